@@ -121,7 +121,7 @@ class DType:
         raise AttributeError(f"a DType cannot be changed (deleting {name!r} of {self.name})")
 
     def __repr__(self) -> str:
-        return f"dtypes.{self.name}" if self.name in _SPELLING else f"<dtype {self.name}>"
+        return f"dtypes.{self.name}" if self.name in _BY_NAME else f"<dtype {self.name}>"
 
     def __str__(self) -> str:
         """The spelling in printed graphs: `Float32`, `<4 x Float32>`, `Float32*`."""
@@ -131,25 +131,6 @@ class DType:
         return parse_dtype, (self._text,)
 
 
-_SPELLING: Final = {
-    "void": "Void",
-    "bool": "Bool",
-    "int8": "Int8",
-    "int16": "Int16",
-    "int32": "Int32",
-    "int64": "Int64",
-    "uint8": "UInt8",
-    "uint16": "UInt16",
-    "uint32": "UInt32",
-    "uint64": "UInt64",
-    "fp8e4m3": "FP8E4M3",
-    "fp8e5m2": "FP8E5M2",
-    "float16": "Float16",
-    "bfloat16": "BFloat16",
-    "float32": "Float32",
-    "float64": "Float64",
-    "index": "Index",
-}
 _SPACE_SUFFIX: Final = {AddrSpace.GLOBAL: "*", AddrSpace.LOCAL: "*local", AddrSpace.REG: "*reg"}
 
 _lock = threading.Lock()
@@ -158,8 +139,8 @@ _by_id: list[DType] = []
 _by_text: dict[str, DType] = {}
 
 
-def _new(name: str, text: str, kind: str, bits: int) -> DType:
-    """A fresh scalar with the next id; the caller holds the lock or runs at import."""
+def _scalar(name: str, text: str, kind: str, bits: int) -> DType:
+    """A scalar with the next id; runs at import only."""
     made: DType = object.__new__(DType)
     fields = {"name": name, "kind": kind, "bits": bits, "count": 1, "scalar": made, "base": made}
     fields |= {"id": len(_by_id), "is_ptr": False, "addrspace": None, "_text": text}
@@ -199,10 +180,6 @@ def _intern(of: DType, count: int, addrspace: AddrSpace | None) -> DType:
         return made
 
 
-def _scalar(name: str, kind: str, bits: int) -> DType:
-    return _new(name, _SPELLING[name], kind, bits)
-
-
 class dtypes:
     """The scalar types.
 
@@ -210,23 +187,23 @@ class dtypes:
     bfloat16 are IEEE-like. `index` is the type of index arithmetic before it gets a machine width.
     """
 
-    void: Final = _scalar("void", "v", 0)
-    bool_: Final = _scalar("bool", "b", 8)
-    int8: Final = _scalar("int8", "i", 8)
-    int16: Final = _scalar("int16", "i", 16)
-    int32: Final = _scalar("int32", "i", 32)
-    int64: Final = _scalar("int64", "i", 64)
-    uint8: Final = _scalar("uint8", "u", 8)
-    uint16: Final = _scalar("uint16", "u", 16)
-    uint32: Final = _scalar("uint32", "u", 32)
-    uint64: Final = _scalar("uint64", "u", 64)
-    fp8e4m3: Final = _scalar("fp8e4m3", "f", 8)
-    fp8e5m2: Final = _scalar("fp8e5m2", "f", 8)
-    float16: Final = _scalar("float16", "f", 16)
-    bfloat16: Final = _scalar("bfloat16", "f", 16)
-    float32: Final = _scalar("float32", "f", 32)
-    float64: Final = _scalar("float64", "f", 64)
-    index: Final = _scalar("index", "x", 64)
+    void: Final = _scalar("void", "Void", "v", 0)
+    bool_: Final = _scalar("bool", "Bool", "b", 8)
+    int8: Final = _scalar("int8", "Int8", "i", 8)
+    int16: Final = _scalar("int16", "Int16", "i", 16)
+    int32: Final = _scalar("int32", "Int32", "i", 32)
+    int64: Final = _scalar("int64", "Int64", "i", 64)
+    uint8: Final = _scalar("uint8", "UInt8", "u", 8)
+    uint16: Final = _scalar("uint16", "UInt16", "u", 16)
+    uint32: Final = _scalar("uint32", "UInt32", "u", 32)
+    uint64: Final = _scalar("uint64", "UInt64", "u", 64)
+    fp8e4m3: Final = _scalar("fp8e4m3", "FP8E4M3", "f", 8)
+    fp8e5m2: Final = _scalar("fp8e5m2", "FP8E5M2", "f", 8)
+    float16: Final = _scalar("float16", "Float16", "f", 16)
+    bfloat16: Final = _scalar("bfloat16", "BFloat16", "f", 16)
+    float32: Final = _scalar("float32", "Float32", "f", 32)
+    float64: Final = _scalar("float64", "Float64", "f", 64)
+    index: Final = _scalar("index", "Index", "x", 64)
     bool: Final = bool_
 
     signed: Final = (int8, int16, int32, int64)
@@ -406,7 +383,8 @@ def cast_value(value: Scalar, dtype: DType) -> Scalar:
     to bool   whether it is not zero (NaN is True)
     to ints   ints wrap; floats truncate toward zero, saturate, NaN gives 0
     to floats rounded once to nearest even; past the largest value it is infinite (in fp8e4m3,
-              which has no infinity, NaN); the result is the Python float of that exact value
+              which has no infinity, the largest value, as in PyTorch); the result is the Python
+              float of that exact value
     """
     kind = dtype.kind
     if dtype.count != 1 or kind in "vp":
@@ -504,3 +482,17 @@ def from_numpy(numpy_dtype: npt.DTypeLike) -> DType:
         raise DTypeError(f"{wanted} is not in native byte order: convert with .astype first")
     known = ", ".join(str(known) for known in _FROM_NUMPY)
     raise DTypeError(f"a tensor cannot hold NumPy's {wanted}: expected one of {known}")
+
+
+def np_cast(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
+    """`array` converted to `to_numpy(dtype)` by the rules of `cast_value`, element by element."""
+    target = to_numpy(dtype)
+    if array.dtype.kind == "f" and dtype.is_int:
+        low, high = _int_range(dtype)
+        wide = array.astype(np.float64)
+        # high + 1 and low are powers of two, so the comparisons are exact.
+        above, below = wide >= float(high + 1), wide < float(low)
+        inside = np.where(above | below | np.isnan(wide), 0.0, wide).astype(target)
+        return np.where(above, target.type(high), np.where(below, target.type(low), inside))
+    with np.errstate(over="ignore"):
+        return array.astype(target)

@@ -14,7 +14,7 @@ class FloatFormat:
     """A format of `bits` = 1 + `exponent_bits` + `mantissa` bits.
 
     With `has_inf` False (OCP E4M3) the top exponent holds numbers too, only its all-ones mantissa
-    is NaN, and what is too large becomes NaN.
+    is NaN, and what is too large, infinity included, becomes the largest number, as in PyTorch.
     """
 
     __slots__ = ("bits", "has_inf", "largest", "least_exponent", "mantissa", "precision")
@@ -34,7 +34,8 @@ class FloatFormat:
     def round(self, value: float) -> float:
         """`value` rounded once, half to even; exact for ints of any size too."""
         if isinstance(value, float) and (not math.isfinite(value) or value == 0.0):
-            return math.nan if math.isinf(value) and not self.has_inf else value
+            lost = math.isinf(value) and not self.has_inf
+            return math.copysign(self.largest, value) if lost else value
         numerator, denominator = abs(value).as_integer_ratio()
         # The denominator of a float is a power of two: |value| = numerator * 2**-shift exactly.
         shift = denominator.bit_length() - 1
@@ -51,11 +52,11 @@ class FloatFormat:
         except OverflowError:
             rounded = math.inf
         if rounded > self.largest:
-            rounded = math.inf if self.has_inf else math.nan
-        return math.copysign(rounded, value)
+            rounded = math.inf if self.has_inf else self.largest
+        return -rounded if value < 0 else rounded
 
     def encode(self, value: float) -> int:
-        """The bit pattern of `value`, which must be one of the format's; NaN gives the quiet one."""
+        """The bit pattern of `value`, one of the format's own values; NaN gives the quiet one."""
         sign = (math.copysign(1.0, value) < 0) << (self.bits - 1)
         inf = self._all_ones >> self.mantissa << self.mantissa
         if math.isnan(value):
