@@ -106,8 +106,8 @@ def python_imports(tree: ast.AST) -> Iterator[Statement]:
     yield from walk(tree, False)
 
 
-_CYTHON_FROM = re.compile(r"^\s*from\s+([\w.]+)\s+(c?)import\s+\(?([^#\n]*)", re.MULTILINE)
-_CYTHON_IMPORT = re.compile(r"^\s*(c?)import\s+([\w.]+)", re.MULTILINE)
+_CYTHON_FROM = re.compile(r"^[ \t]*from\s+([\w.]+)\s+(c?)import\s+\(?([^#\n]*)", re.MULTILINE)
+_CYTHON_IMPORT = re.compile(r"^[ \t]*(c?)import\s+([\w.]+)", re.MULTILINE)
 
 
 def cython_imports(text: str) -> Iterator[Statement]:

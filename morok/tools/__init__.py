@@ -1,0 +1,1 @@
+"""Tools for people: each module is one command of `python -m morok`."""
