@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from morok.dtype import AddrSpace, DType, max_value, min_value
-
-if TYPE_CHECKING:
-    from morok.dtype import ConstValue
+from morok.dtype import AddrSpace, DType, Scalar, cast_value, max_value, min_value
 
 __all__ = [
     "AddrSpace",
@@ -240,17 +237,13 @@ class ReduceOp(enum.Enum):
         """The binary op of one step."""
         return _REDUCE_ALU[self]
 
-    def identity(self, dtype: DType) -> ConstValue:
+    def identity(self, dtype: DType) -> Scalar:
         """The e with step(e, v) == v for every v of `dtype`; infinite for MIN and MAX of floats."""
-        scalar = dtype.scalar
         if self is ReduceOp.MAX:
-            return float("-inf") if scalar.kind == "f" else min_value(scalar)
+            return min_value(dtype)
         if self is ReduceOp.MIN:
-            return float("inf") if scalar.kind == "f" else max_value(scalar)
-        unit = 0 if self is ReduceOp.ADD else 1
-        if scalar.kind == "f":
-            return float(unit)
-        return bool(unit) if scalar.kind == "b" else unit
+            return max_value(dtype)
+        return cast_value(0 if self is ReduceOp.ADD else 1, dtype.scalar)
 
     def step(self, acc: _Acc, value: _Acc) -> _Acc:
         """acc + value, acc * value, or the larger or smaller, on anything with those operators."""

@@ -277,8 +277,8 @@ _row(Ops.MULTI, C.ADDITIONAL, "src", "axis", "src0", "src0", "src0",
      "One value with a shard per device along `axis` (None: replicated).")
 _row(Ops.GROUP, C.ADDITIONAL, "*sources", "", "void", "none", "none",
      "Ops grouped for scheduling.")
-_row(Ops.DETACH, C.ADDITIONAL, "src", "", "src0", "src0", "src0",
-     "Identity that stops gradients; no rule looks through it.")
+_row(Ops.DETACH, C.ADDITIONAL, "src", "mark", "src0", "src0", "src0",
+     "Identity that stops gradients; no rule looks through it. `mark` keeps gradient leaves apart.")
 _row(Ops.CONTIGUOUS, C.ADDITIONAL, "src", "hints", "src0", "src0", "src0",
      "Identity whose value is to be laid out contiguously.")
 _row(Ops.CONTIGUOUS_BACKWARD, C.ADDITIONAL, "src", "", "src0", "src0", "src0",
@@ -316,7 +316,7 @@ _alu(Ops.FLOOR, "src0", "Rounds down.", sources="a")
 _alu(Ops.CEIL, "src0", "Rounds up.", sources="a")
 _alu(Ops.ROUND, "src0", "Rounds half to even; keeps the sign of zero.", sources="a")
 _alu(Ops.ABS, "abs", "Magnitude; the lowest int stays itself.", sources="a")
-_alu(Ops.SIGN, "sign", "-1, 0 or 1; NaN stays NaN and zeros keep their sign.", sources="a")
+_alu(Ops.SIGN, "sign", "-1, 0 or 1; NaN stays NaN.", sources="a")
 _alu(Ops.ERF, "dtype", "Error function.", sources="a")
 _alu(Ops.SQUARE, "square", "a * a", sources="a")
 
