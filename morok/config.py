@@ -127,6 +127,7 @@ class Config:
         "MOROK_CACHE_SIZE", 1 << 30, "how large the cache on disk may grow; 0 turns it off"
     )
     cc: tuple[str, ...] | None = _command(("MOROK_CC", "CC"), "the C compiler; else one is found")
+    jobs: int = _int("MOROK_JOBS", 0, 0, 1024, "compilers run side by side; 0 is one a core")
     check_nan: bool = _flag("MOROK_CHECK_NAN", "stop at the first kernel that makes a NaN or inf")
     profile: Path | None = _path("MOROK_PROFILE", None, "file to write a Chrome trace to")
     default_float: str = _choice(
