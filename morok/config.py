@@ -128,6 +128,9 @@ class Config:
     )
     cc: tuple[str, ...] | None = _command(("MOROK_CC", "CC"), "the C compiler; else one is found")
     jobs: int = _int("MOROK_JOBS", 0, 0, 1024, "compilers run side by side; 0 is one a core")
+    pool_size: int = _bytes(
+        "MOROK_POOL_SIZE", 1 << 30, "how much free memory is kept for the next tensors"
+    )
     check_nan: bool = _flag("MOROK_CHECK_NAN", "stop at the first kernel that makes a NaN or inf")
     profile: Path | None = _path("MOROK_PROFILE", None, "file to write a Chrome trace to")
     default_float: str = _choice(

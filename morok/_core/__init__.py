@@ -5,6 +5,8 @@ Other packages enter here. Build with `python setup.py build_ext --inplace` or `
 
 try:
     from morok._core.infer import register_op
+    from morok._core.launch import ExecutionPlan, Kernel, Library
+    from morok._core.memory import Buffer, clear_pool, memory_stats, reset_peak, set_pool_limit
     from morok._core.node import Node, build, node, node_stats, register_uop_class, set_provenance
     from morok._core.walk import backward_slice, consumers, cut_realized, substitute, toposort
 except ImportError as error:
@@ -14,15 +16,23 @@ except ImportError as error:
     ) from error
 
 __all__ = [
+    "Buffer",
+    "ExecutionPlan",
+    "Kernel",
+    "Library",
     "Node",
     "backward_slice",
     "build",
+    "clear_pool",
     "consumers",
     "cut_realized",
+    "memory_stats",
     "node",
     "node_stats",
     "register_op",
     "register_uop_class",
+    "reset_peak",
+    "set_pool_limit",
     "set_provenance",
     "substitute",
     "toposort",
