@@ -30,3 +30,5 @@ cdef object take(CNode *n)
 # A borrowed CNode of a Python object; TypeError if it is no node.
 cdef CNode *peek(object o) except NULL
 cdef object swap_provenance(object new)
+# Forgets normal-form bits in every living node.
+cdef void clear_normal(uint64_t mask) noexcept

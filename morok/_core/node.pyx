@@ -54,7 +54,6 @@ cdef extern from "Python.h":
     PyObject *c_alloc "PyType_GenericAlloc"(PyTypeObject *, Py_ssize_t)
     int64_t PyLong_AsLongLongAndOverflow(object, int *) except? -1
     PyObject *c_item "PyTuple_GET_ITEM"(object, Py_ssize_t)
-    unsigned long PyThread_get_thread_ident()
     int PyType_IsSubtype(PyTypeObject *, PyTypeObject *)
     Py_ssize_t PyVectorcall_NARGS(size_t)
     ctypedef object (*vectorcallfunc)(object, PyObject *const *, size_t, PyObject *)
@@ -227,24 +226,23 @@ cdef void _drain() noexcept:
 
 # ---- provenance -----------------------------------------------------------------------------------
 
-cdef PyObject *_provenance = NULL  # owned; stamped on new nodes of the thread that set it
-cdef unsigned long _provenance_thread = 0
+cdef extern from "provenance.h":
+    PyObject *mk_provenance  # per thread
 
 
 cdef object swap_provenance(object new):
     """Make `new` the current provenance of this thread; the previous one (None if none)."""
-    global _provenance, _provenance_thread
+    global mk_provenance
+    cdef PyObject *previous = mk_provenance
     cdef object old = None
-    cdef unsigned long me = PyThread_get_thread_ident()
-    if _provenance != NULL:
-        if _provenance_thread == me:
-            old = <object>_provenance
-        c_decref(_provenance)
-        _provenance = NULL
-    if new is not None:
+    if new is None:
+        mk_provenance = NULL
+    else:
         c_incref(<PyObject *>new)
-        _provenance = <PyObject *>new
-        _provenance_thread = me
+        mk_provenance = <PyObject *>new
+    if previous != NULL:
+        old = <object>previous
+        c_decref(previous)
     return old
 
 
@@ -538,9 +536,9 @@ cdef CNode *intern(uint16_t op, uint16_t dtype, uint32_t nsrc, CNode **src, uint
         c_incref(arg)
         (<ArgRecord>arg).uses += 1
     n.self = o
-    if _provenance != NULL and _provenance_thread == PyThread_get_thread_ident():
-        c_incref(_provenance)
-        n.provenance = _provenance
+    if mk_provenance != NULL:
+        c_incref(mk_provenance)
+        n.provenance = mk_provenance
     i = a & _mask
     while _table[i].node != NULL:
         i = (i + 1) & _mask
@@ -665,6 +663,14 @@ def register_uop_class(cls):
     _uop_class = cls
     _uop_type = <PyTypeObject *>cls
     (<c_type_struct *>_uop_type).tp_vectorcall = <void *><vectorcallfunc>_vectorcall
+
+
+cdef void clear_normal(uint64_t mask) noexcept:
+    """Fast entry: forget, for every living node, that the rule sets of these bits have simplified it."""
+    cdef uint64_t i
+    for i in range(_mask + 1):
+        if _table[i].node != NULL:
+            _table[i].node.normal &= ~mask
 
 
 def node_stats():

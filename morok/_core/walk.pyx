@@ -111,7 +111,19 @@ cdef class _Rebuilt:
         ptrmap_free(&self.map)
 
 
-cdef object _substitute(object root, dict replace, bint realized):
+cdef bint _open_in(CNode *n, list keys):
+    """Is one of these RANGEs open at `n`?"""
+    cdef uint32_t i
+    if n.ranges == NULL:
+        return False
+    for k in keys:
+        for i in range(n.ranges.n):
+            if n.ranges.members[i] == peek(k):
+                return True
+    return False
+
+
+cdef object _substitute(object root, dict replace, bint realized, bint open_only):
     cdef _Rebuilt done = _Rebuilt()
     cdef Stack s
     cdef Frame f
@@ -123,6 +135,7 @@ cdef object _substitute(object root, dict replace, bint realized):
     cdef int64_t i
     cdef uint32_t k
     cdef bint changed
+    cdef list keys = list(replace) if open_only else []
     s.frames = NULL
     s.n = 0
     s.cap = 0
@@ -139,10 +152,18 @@ cdef object _substitute(object root, dict replace, bint realized):
             if not f.leaving:
                 if ptrmap_find(&done.map, n).key != NULL:
                     continue
+                if open_only and not _open_in(n, keys):
+                    ptrmap_put(&done.map, n, n)
+                    continue
                 if realized and n.realized != NULL:
+                    # The holder is walked in its turn; this node then takes the holder's result.
                     new = peek(<object>n.realized)
-                    done.keep.append(<object>new.self)
-                    ptrmap_put(&done.map, n, new)
+                    slot = ptrmap_find(&done.map, new)
+                    if slot.key == NULL:
+                        _push(&s, n, False)
+                        _push(&s, new, False)
+                    else:
+                        ptrmap_put(&done.map, n, slot.value)
                     continue
                 _push(&s, n, True)
                 i = <int64_t>n.nsrc - 1
@@ -177,11 +198,15 @@ cdef object _substitute(object root, dict replace, bint realized):
         free(s.frames)
 
 
-def substitute(root, dict replace):
-    """`root` with each key of `replace` replaced by its value. Replacements are not entered."""
-    return _substitute(root, replace, False)
+def substitute(root, dict replace, *, bint open_only=False):
+    """`root` with each key of `replace` replaced by its value. Replacements are not entered.
+
+    With `open_only` the keys are RANGEs, and a node at which none of them is open is left alone: a loop that
+    some op below has closed is not the one meant.
+    """
+    return _substitute(root, replace, False, open_only)
 
 
-def cut_realized(root, dict replace=None):
+def cut_realized(root):
     """`root` with every node that has a realized value replaced by the node that holds it."""
-    return _substitute(root, replace or {}, True)
+    return _substitute(root, {}, True, False)

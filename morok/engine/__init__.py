@@ -1,0 +1,20 @@
+"""Execution: schedules, plans, caches, realize."""
+
+from morok.engine import buffers
+from morok.engine.compile import CompiledKernel, CompileStats, clear_kernels, stats
+from morok.engine.realize import realize
+from morok.engine.schedule import Planned, clear_plans, normalise, plan, sink_of
+
+__all__ = [
+    "CompileStats",
+    "CompiledKernel",
+    "Planned",
+    "buffers",
+    "clear_kernels",
+    "clear_plans",
+    "normalise",
+    "plan",
+    "realize",
+    "sink_of",
+    "stats",
+]

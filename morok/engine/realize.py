@@ -1,0 +1,83 @@
+"""Realize: lazy tensor nodes become memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from time import perf_counter_ns
+
+from morok import config
+from morok._core.memory import Buffer
+from morok.engine.buffers import (
+    base_of,
+    bind,
+    buffer_of,
+    hold,
+    is_buffer_view,
+    new_buffer,
+    new_version,
+)
+from morok.engine.report import report_kernels, report_schedule
+from morok.engine.schedule import Planned, normalise, plan, sink_of
+from morok.ir import Ops, UOp
+from morok.runtime import Device
+
+
+def realize(roots: Sequence[UOp]) -> list[UOp]:
+    """Compute all roots together; for each, the buffer view that holds its value.
+
+    A root is a tensor-level value, or a write `AFTER(view, STORE(view, value))`. Every read in the call means the
+    contents before any of its writes. A write's answer is its view on a new BUFFER node of the same memory; the
+    old node is dead. On an error nothing was written: earlier tensors are intact.
+    """
+    found: dict[UOp, UOp] = {}
+    todo: list[UOp] = []
+    for root in dict.fromkeys(roots):
+        if is_buffer_view(root):
+            found[root] = root
+        elif root.realized is not None:
+            found[root] = root.realized
+        elif prod(root.shape or ()) == 0:
+            found[root] = _shaped(new_buffer(root.dtype, 0), root)
+        else:
+            todo.append(root)
+    if todo:
+        found.update(zip(todo, _run(todo), strict=True))
+    return [found[r] for r in roots]
+
+
+def _run(roots: list[UOp]) -> list[UOp]:
+    device = Device["CPU"]
+    normal, buffers = normalise(sink_of(roots))
+    planned = plan(normal, len(buffers), device)
+    memory = [buffer_of(b) for b in buffers]
+    memory += [Buffer(b.arg * b.dtype.itemsize) for b in planned.fresh]
+    if config.get().debug or config.get().profile:
+        _run_watched(planned, memory)
+    else:
+        planned.plan.run(memory)
+    out: list[UOp] = []
+    for root, slot in zip(roots, planned.results, strict=True):
+        if root.op is Ops.AFTER:
+            old = base_of(root.src[0])
+            out.append(root.src[0].substitute({old: new_version(old)}))
+        else:
+            fresh = bind(UOp.new_buffer(root.dtype, prod(root.shape or ())), memory[slot])
+            view = _shaped(fresh, root)
+            hold(root, view)
+            out.append(view)
+    return out
+
+
+def _shaped(buffer: UOp, root: UOp) -> UOp:
+    shape = root.shape
+    if shape == buffer.shape or shape is None:
+        return buffer
+    return UOp(Ops.RESHAPE, buffer.dtype, (buffer, UOp.shape_const(shape)))
+
+
+def _run_watched(planned: Planned, memory: list[Buffer]) -> None:
+    report_schedule(planned)
+    start = perf_counter_ns()
+    began, durations = planned.plan.run_profiled(memory)
+    report_kernels(planned, began, durations, perf_counter_ns() - start)

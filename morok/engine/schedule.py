@@ -1,0 +1,146 @@
+"""From a list of lazy tensor nodes to a plan, looked up by structure.
+
+The graph's BUFFERs become PARAMs in the order of their first use, so that the same computation on other buffers
+is the same graph: the key of the schedule cache. A training step lowers nothing the second time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import RLock
+
+from morok import _core
+from morok._core.launch import ExecutionPlan
+from morok.dtype import dtypes
+from morok.engine.buffers import buffer_of
+from morok.engine.compile import CompiledKernel, compile_kernels
+from morok.ir import Ops, UOp
+from morok.rangeify import Schedule, run_kernel_split_pipeline
+from morok.runtime import CPUDevice
+
+_PLANS = 1024  # schedules kept in memory
+_ALIGN = 64
+_plans: OrderedDict[UOp, Planned] = OrderedDict()
+_lock = RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A schedule ready to run. Slots: the caller's buffers, then the results."""
+
+    schedule: Schedule
+    kernels: tuple[CompiledKernel, ...]
+    plan: ExecutionPlan
+    results: tuple[int, ...]  # for each source of the sink: its slot
+    fresh: tuple[UOp, ...]  # BUFFERs of the result slots that the caller must allocate
+    arena_bytes: int
+
+
+def normalise(sink: UOp) -> tuple[UOp, list[UOp]]:
+    """BUFFER -> PARAM in order of first use: the graph without names, and the buffers by slot.
+
+    Buffers on the same memory share a slot, so that writes see reads through another name.
+    """
+    buffers: list[UOp] = []
+    replace: dict[UOp, UOp] = {}
+    by_memory: dict[int, UOp] = {}
+    sink = _core.cut_realized(sink)
+    for u in sink.toposort():
+        if u.op is not Ops.BUFFER:
+            continue
+        memory = buffer_of(u)
+        param = by_memory.get(id(memory))
+        if param is None or param.dtype is not u.dtype or param.arg[1] != u.arg:
+            param = UOp(Ops.PARAM, u.dtype, (u.src[1],), (len(buffers), u.arg))
+            by_memory[id(memory)] = param
+            buffers.append(u)
+        replace[u] = param
+    return sink.substitute(replace), buffers
+
+
+def plan(normal: UOp, n_params: int, device: CPUDevice) -> Planned:
+    """The plan of a normalised sink, from the cache or made now."""
+    with _lock:
+        found = _plans.get(normal)
+        if found is None:
+            found = _plans[normal] = _make(run_kernel_split_pipeline(normal), n_params, device)
+            while len(_plans) > _PLANS:
+                _plans.popitem(last=False)
+        _plans.move_to_end(normal)
+        return found
+
+
+def _make(schedule: Schedule, n_params: int, device: CPUDevice) -> Planned:
+    kernels = compile_kernels([c.src[0] for c in schedule.calls], device)
+    slots: dict[UOp, int] = {}
+    fresh: list[UOp] = []
+    for b in schedule.outputs:
+        if b.op is Ops.BUFFER and b not in slots:
+            slots[b] = n_params + len(fresh)
+            fresh.append(b)
+    n_slots = n_params + len(fresh)
+    offsets, arena_bytes = _place(schedule, slots)
+    slots.update({b: n_slots + i for i, b in enumerate(offsets)})
+    rows = []
+    for call, kernel in zip(schedule.calls, kernels, strict=True):
+        places = tuple(a.arg[0] if a.op is Ops.PARAM else slots[a] for a in call.src[1:])
+        rows.append((kernel.kernel, places, kernel.scratch, 0, 1, None, kernel.name))
+    ready = ExecutionPlan(
+        rows, n_slots, arena=list(offsets.values()), arena_bytes=arena_bytes
+    )
+    results = tuple(b.arg[0] if b.op is Ops.PARAM else slots[b] for b in schedule.outputs)
+    return Planned(schedule, tuple(kernels), ready, results, tuple(fresh), arena_bytes)
+
+
+def _place(schedule: Schedule, taken: dict[UOp, int]) -> tuple[dict[UOp, int], int]:
+    """Offsets of the intermediate buffers in one arena: best fit over their lifetimes."""
+    first: dict[UOp, int] = {}
+    last: dict[UOp, int] = {}
+    for time, call in enumerate(schedule.calls):
+        for a in call.src[1:]:
+            if a.op is Ops.BUFFER and a not in taken:
+                first.setdefault(a, time)
+                last[a] = time
+    free: list[tuple[int, int]] = []  # (size, offset)
+    offsets: dict[UOp, int] = {}
+    top = 0
+    starting: dict[int, list[UOp]] = {}
+    ending: dict[int, list[UOp]] = {}
+    for b, t in first.items():
+        starting.setdefault(t, []).append(b)
+        ending.setdefault(last[b], []).append(b)
+    for time in range(len(schedule.calls)):
+        for b in starting.get(time, ()):
+            size = _bytes(b)
+            fits = [f for f in free if f[0] >= size]
+            if fits:
+                best = min(fits)
+                free.remove(best)
+                offsets[b] = best[1]
+                if best[0] > size:
+                    free.append((best[0] - size, best[1] + size))
+            else:
+                offsets[b] = top
+                top += size
+        for b in ending.get(time, ()):
+            free.append((_bytes(b), offsets[b]))
+    return offsets, top
+
+
+def _bytes(b: UOp) -> int:
+    return max(-(-b.arg * b.dtype.itemsize // _ALIGN), 1) * _ALIGN
+
+
+def clear_plans() -> None:
+    """Forget every schedule."""
+    with _lock:
+        _plans.clear()
+
+
+_VOID = dtypes.void
+
+
+def sink_of(roots: list[UOp]) -> UOp:
+    """One SINK over the roots."""
+    return UOp(Ops.SINK, _VOID, tuple(roots))

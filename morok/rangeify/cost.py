@@ -1,0 +1,111 @@
+"""What the fusion decisions weigh: work per element, memory read, size of the inputs. Counted once, bottom up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from morok.ir import GroupOp, Ops, UOp
+
+# Work of one element relative to an addition; a round trip through memory costs about four.
+ROUND_TRIP = 4
+_HEAVY = {
+    Ops.EXP: 10,
+    Ops.EXP2: 8,
+    Ops.LOG: 10,
+    Ops.LOG2: 10,
+    Ops.SIN: 12,
+    Ops.COS: 12,
+    Ops.TAN: 16,
+    Ops.POW: 20,
+    Ops.ERF: 12,
+    Ops.SQRT: 4,
+    Ops.RSQRT: 4,
+    Ops.FDIV: 3,
+    Ops.RECIPROCAL: 3,
+    Ops.IDIV: 8,
+    Ops.MOD: 8,
+    Ops.FLOORDIV: 8,
+    Ops.FLOORMOD: 8,
+    Ops.THREEFRY: 60,
+}
+_FREE = frozenset({Ops.CAST, Ops.BITCAST})
+_WORK_LIMIT = 1 << 20
+_LEAF_LIMIT = 5
+
+# Ops that pass the value of their first source on.
+IDENTITY = frozenset({Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.NOOP, Ops.PRECAST})
+
+
+@dataclass(slots=True)
+class Cost:
+    """About the value of one node, computed from the nearest buffers and reductions below."""
+
+    work: int  # per element
+    leaves: frozenset[UOp]  # what is read, at most _LEAF_LIMIT listed
+    widest: int  # elements of the largest leaf
+    contracts: bool  # a contraction lies below, not behind a buffer
+
+
+_NOTHING = Cost(0, frozenset(), 0, False)
+
+
+def numel(u: UOp) -> int:
+    """Elements of a tensor-level value."""
+    return prod(u.shape or ())
+
+
+def is_contraction(u: UOp, costs: dict[UOp, Cost]) -> bool:
+    """A reduction over more elements than any of its inputs has, such as a matrix product."""
+    inner = costs[u.src[0]]
+    return inner.widest * 2 <= numel(u.src[0]) and bool(inner.leaves)
+
+
+def value_sources(u: UOp) -> tuple[UOp, ...]:
+    """The sources whose values make the value of `u`; shape arguments are none."""
+    if u.op in GroupOp.Movement or u.op in IDENTITY or u.op in _PASSING:
+        return u.src[:1]
+    if u.op is Ops.AFTER:
+        return tuple(d.src[1] for d in u.src[1:])
+    if u.op in GroupOp.ALU or u.op in _FREE:
+        return u.src
+    return ()
+
+
+_PASSING = frozenset({Ops.REDUCE_AXIS, Ops.CONTIGUOUS, Ops.COPY})
+
+
+def count_costs(order: list[UOp]) -> dict[UOp, Cost]:
+    """The cost record of every node of a topological order."""
+    costs: dict[UOp, Cost] = {}
+    for u in order:
+        if u.op in (Ops.PARAM, Ops.AFTER, Ops.CONTIGUOUS, Ops.COPY):
+            costs[u] = Cost(0, frozenset((u,)), numel(u), False)
+        elif u.op is Ops.REDUCE_AXIS:
+            below = costs[u.src[0]]
+            contracts = below.contracts or is_contraction(u, costs)
+            costs[u] = Cost(0, frozenset((u,)), numel(u), contracts)
+        else:
+            costs[u] = _combined(u, [costs[s] for s in value_sources(u)])
+    return costs
+
+
+def _combined(u: UOp, parts: list[Cost]) -> Cost:
+    own = 0
+    if u.op in GroupOp.ALU and u.op not in _FREE:
+        own = _HEAVY.get(u.op, 1)
+    elif u.op is Ops.PAD:
+        own = 1
+    if not parts:
+        return _NOTHING
+    if len(parts) == 1 and own == 0:
+        return parts[0]
+    leaves = frozenset().union(*(p.leaves for p in parts))
+    if len(leaves) > _LEAF_LIMIT:
+        leaves = parts[0].leaves if len(parts[0].leaves) > _LEAF_LIMIT else leaves
+    return Cost(
+        min(own + sum(p.work for p in parts), _WORK_LIMIT),
+        leaves,
+        max(p.widest for p in parts),
+        any(p.contracts for p in parts),
+    )

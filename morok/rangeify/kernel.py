@@ -1,0 +1,196 @@
+"""Stage 6: the ranged graph becomes kernels, `CALL(SINK(STORE…), args)`, in an order that can run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from morok.dtype import dtypes
+from morok.errors import InvalidGraphError
+from morok.ir import CallInfo, KernelInfo, Ops, UOp
+from morok.rangeify.cost import IDENTITY
+from morok.rangeify.estimate import estimate
+from morok.rangeify.ranges import Kernel, Ranged, Rangeify
+from morok.rangeify.transforms import renumber, simplify_merge_adjacent
+
+_ATTEMPTS = 64  # each adds a buffer that a write needs; far fewer writes than this conflict
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Kernels in an order that can run. Arguments of a CALL are PARAMs (the caller's buffers) and BUFFERs
+    named by LUNIQUE (results and intermediate values)."""
+
+    calls: tuple[UOp, ...]
+    outputs: tuple[UOp, ...]  # for each source of the sink: the PARAM or BUFFER that holds its value
+
+
+class LocalAddBufferContext:
+    """Numbers the buffers of one kernel in the order of their first use (`dg`: the next slot)."""
+
+    def __init__(self) -> None:
+        self.dg = 0
+        self.args: list[UOp] = []
+
+    def add(self, buffer: UOp) -> UOp:
+        """The kernel's PARAM for a buffer of the schedule."""
+        size = buffer.arg if buffer.op is Ops.BUFFER else buffer.arg[1]
+        p = UOp(Ops.PARAM, buffer.dtype.ptr(), (), (self.dg, size))
+        self.dg += 1
+        self.args.append(buffer)
+        return p
+
+
+def _name(sink: UOp) -> str:
+    """`R_128_32_9`: reduces or not, the sizes of its loops."""
+    loops = [u for u in sink.toposort() if u.op is Ops.RANGE]
+    loops.sort(key=lambda r: r.arg[0].number)
+    kind = "R" if any(r.arg[1].is_reduce for r in loops) else "E"
+    return "_".join([kind, *(str(r.src[0].arg) for r in loops)])
+
+
+def split_store(stores: list[UOp]) -> UOp:
+    """One kernel: the CALL of a SINK of stores over its own numbered PARAMs and ranges.
+
+    The SINK depends only on what is computed: not on names of buffers nor on where in the graph it stood.
+    """
+    sink = UOp(Ops.SINK, dtypes.void, tuple(stores)).simplify()
+    sink = simplify_merge_adjacent(sink)
+    sink = renumber(sink)
+    context = LocalAddBufferContext()
+    replace = {
+        u: context.add(u) for u in sink.toposort() if u.op in (Ops.BUFFER, Ops.PARAM)
+    }
+    sink = sink.substitute(replace)
+    info = KernelInfo(name=_name(sink), estimates=estimate(sink))
+    sink = UOp(Ops.SINK, dtypes.void, sink.src, info)
+    return UOp(Ops.CALL, dtypes.void, (sink, *context.args), CallInfo(name=info.name))
+
+
+def split_all_stores(ranged: Ranged, order: list[Kernel]) -> tuple[UOp, ...]:
+    """Each STORE border a kernel; stores of one loop nest are one border."""
+    return tuple(split_store(ranged.stores[k]) for k in order)
+
+
+def _written(ranged: Ranged) -> dict[UOp, Kernel]:
+    """The caller's buffers that are overwritten, and by which kernel."""
+    out: dict[UOp, Kernel] = {}
+    for k in ranged.kernels:
+        for o in k.outputs:
+            if o.op is Ops.AFTER:
+                out[ranged.buffers[o]] = k
+    return out
+
+
+def _torn(k: Kernel, ranged: Ranged) -> UOp | None:
+    """An output of `k` that overwrites elements which `k` still reads in other iterations."""
+    for o, store in zip(k.outputs, ranged.stores[k], strict=True):
+        if o.op is not Ops.AFTER:
+            continue
+        target = store.src[0]
+        for s in ranged.stores[k]:
+            for u in s.src[1].toposort():
+                if u.op is Ops.INDEX and u.src[0] is target.src[0] and u is not target:
+                    return o
+    return None
+
+
+def fix_assign(ranged: Ranged) -> list[Kernel] | UOp:
+    """An order in which every kernel runs after those whose results it reads, and every overwriting kernel after
+    the readers of what it overwrites. If there is none: a buffer on the cycle that must be copied first."""
+    written = _written(ranged)
+    before: dict[Kernel, dict[Kernel, UOp]] = {k: {} for k in ranged.kernels}
+    for k in ranged.kernels:
+        for r in k.readers:
+            before[r].setdefault(k, ranged.buffers[k.outputs[0]])
+    for k in ranged.kernels:
+        for u in k.reads:
+            writer = written.get(u)
+            if writer is not None and writer is not k:
+                before[writer][k] = u
+    order: list[Kernel] = []
+    state: dict[Kernel, int] = {}
+    # Kernels were numbered from the outputs down: the highest number first follows the graph from its inputs.
+    for start in reversed(ranged.kernels):
+        stack = [start]
+        while stack:
+            k = stack[-1]
+            if state.get(k) == 2:
+                stack.pop()
+                continue
+            state[k] = 1
+            waiting = [b for b in before[k] if state.get(b) != 2]
+            on_cycle = [b for b in waiting if state.get(b) == 1]
+            if on_cycle:
+                return _overwritten_on_cycle(stack, on_cycle[0], before, written)
+            if waiting:
+                stack.append(waiting[0])
+                continue
+            state[k] = 2
+            order.append(stack.pop())
+    return order
+
+
+def _overwritten_on_cycle(
+    stack: list[Kernel],
+    first: Kernel,
+    before: dict[Kernel, dict[Kernel, UOp]],
+    written: dict[UOp, Kernel],
+) -> UOp:
+    cycle = [*stack[stack.index(first) :], first]
+    for later, earlier in zip(cycle, cycle[1:], strict=False):
+        buffer = before[later][earlier]
+        if written.get(buffer) is later:
+            return buffer
+    raise InvalidGraphError(
+        "kernels wait for each other in a circle", node=stack[-1].outputs[0], stage="split store"
+    )
+
+
+def _snapshot(sink: UOp, buffer: UOp) -> UOp:
+    """`sink` with every read of `buffer` replaced by a read of a copy made before any write."""
+    copy = UOp(Ops.CONTIGUOUS, buffer.dtype, (buffer,))
+    roots = []
+    for root in sink.src:
+        if root.op is Ops.AFTER:
+            target, value = root.src[1].src
+            store = root.src[1].replace(src=(target, value.substitute({buffer: copy})))
+            roots.append(root.replace(src=(root.src[0], store)))
+        else:
+            roots.append(root.substitute({buffer: copy}))
+    return sink.replace(src=tuple(roots))
+
+
+def _drop_hints(sink: UOp) -> UOp:
+    """DETACH and its like mean nothing from here on."""
+    replace: dict[UOp, UOp] = {}
+    for u in sink.toposort():
+        if u.op in IDENTITY:
+            replace[u] = replace.get(u.src[0], u.src[0])
+    return sink.substitute(replace) if replace else sink
+
+
+def run_kernel_split_pipeline(sink: UOp) -> Schedule:
+    """Tensor graph over PARAMs -> schedule.
+
+    Before: SINK of tensor-level values and of writes `AFTER(view, STORE(view, value))`; every read means the
+    contents before any write. After: kernels that compute just that, in order.
+    """
+    forced: frozenset[UOp] = frozenset()
+    apart: frozenset[UOp] = frozenset()
+    for _ in range(_ATTEMPTS):
+        ranged = Rangeify(sink, forced, apart).run()
+        torn = [o for o in (_torn(k, ranged) for k in ranged.kernels) if o is not None]
+        if torn:
+            forced |= {o.src[1].src[1] for o in torn}
+            apart |= set(torn)
+            continue
+        order = fix_assign(ranged)
+        if isinstance(order, UOp):
+            sink = _snapshot(sink, order)
+            continue
+        return Schedule(split_all_stores(ranged, order), tuple(ranged.buffers[o] for o in sink.src))
+    raise InvalidGraphError("writes overlap in too many ways", node=sink, stage="split store")
+
+
+__all__ = ["LocalAddBufferContext", "Schedule", "fix_assign", "run_kernel_split_pipeline",
+           "split_all_stores", "split_store"]

@@ -1,0 +1,186 @@
+"""Movement ops as transformations of indices: where an element of the result lies in the source.
+
+A position is a tuple of index expressions, one a dim, and a validity condition (None = always valid): outside
+it the element is padding and its value 0, and the index expressions may lie anywhere.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+
+from morok.dtype import dtypes
+from morok.errors import InvalidGraphError
+from morok.ir import GroupOp, Ops, Pat, RuleSet, UOp
+
+Index = tuple[UOp, ...]
+
+_ZERO = UOp.const(dtypes.index, 0)
+
+
+@lru_cache(maxsize=4096)
+def _groups(
+    old: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """The finest split of a reshape into independent ones: (old axes, new axes) with equal products.
+
+    Axes of size 1 belong to no group: they are 0 on either side.
+    """
+    a = [i for i, d in enumerate(old) if d != 1]
+    b = [i for i, d in enumerate(new) if d != 1]
+    out: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    i = j = 0
+    while i < len(a):
+        left, right = [a[i]], [b[j]]
+        p, q = old[a[i]], new[b[j]]
+        i, j = i + 1, j + 1
+        while p != q:
+            if p < q:
+                p *= old[a[i]]
+                left.append(a[i])
+                i += 1
+            else:
+                q *= new[b[j]]
+                right.append(b[j])
+                j += 1
+        out.append((tuple(left), tuple(right)))
+    return tuple(out)
+
+
+def flatten(index: Index, shape: tuple[int, ...]) -> UOp:
+    """The row-major position of `index` in an array of `shape`."""
+    total = _ZERO
+    stride = 1
+    for i, d in zip(reversed(index), reversed(shape), strict=True):
+        if d != 1:
+            total = total + (i if stride == 1 else i * stride)
+        stride *= d
+    return total.simplify()
+
+
+def unflatten(flat: UOp, shape: tuple[int, ...]) -> Index:
+    """The index into an array of `shape` of the row-major position `flat`."""
+    out: list[UOp] = []
+    stride = prod(shape)
+    for axis, d in enumerate(shape):
+        if d == 1:
+            out.append(_ZERO)
+            continue
+        stride //= d
+        i = flat // stride if stride != 1 else flat
+        out.append((i if axis == 0 else i % d).simplify())
+    return tuple(out)
+
+
+def _reshape(index: Index, old: tuple[int, ...], new: tuple[int, ...]) -> Index:
+    """From an index into `new` to one into `old`."""
+    out = [_ZERO] * len(old)
+    if prod(old) == 0:
+        return tuple(out)
+    for left, right in _groups(old, new):
+        if len(left) == 1 and len(right) == 1:
+            out[left[0]] = index[right[0]]
+            continue
+        flat = flatten(tuple(index[i] for i in right), tuple(new[i] for i in right))
+        for axis, i in zip(left, unflatten(flat, tuple(old[i] for i in left)), strict=True):
+            out[axis] = i
+    return tuple(out)
+
+
+def conjunction(a: UOp | None, b: UOp | None) -> UOp | None:
+    """Both conditions; None is true."""
+    if a is None or a is b:
+        return b
+    return a if b is None else (a & b)
+
+
+def _within(i: UOp, size: int) -> UOp | None:
+    """The condition 0 <= i < size; None where bounds prove it."""
+    low = None if i.vmin is not None and i.vmin >= 0 else i >= 0
+    high = None if i.vmax is not None and i.vmax < size else i < size
+    return conjunction(low, high)
+
+
+def _pad(m: UOp, index: Index, valid: UOp | None) -> tuple[Index, UOp | None]:
+    out = []
+    begins: tuple[int, ...] = m.src[1].arg
+    shape = m.src[0].shape
+    assert shape is not None
+    for i, begin, size, padded in zip(index, begins, shape, m.shape or (), strict=True):
+        if size == padded:
+            out.append(i)
+            continue
+        j = (i - begin).simplify() if begin else i
+        valid = conjunction(valid, _within(j, size))
+        out.append(j)
+    if valid is not None:
+        valid = valid.simplify()
+    return tuple(out), valid
+
+
+def apply_movement(m: UOp, index: Index, valid: UOp | None) -> tuple[Index, UOp | None]:
+    """The position in `m.src[0]` of the element of movement op `m` at `index`."""
+    old, new = m.src[0].shape, m.shape
+    if old is None or new is None:
+        raise InvalidGraphError("a movement op needs a shape", node=m, stage="rangeify")
+    match m.op:
+        case Ops.RESHAPE:
+            return _reshape(index, old, new), valid
+        case Ops.PERMUTE:
+            out = [_ZERO] * len(old)
+            for i, axis in zip(index, m.arg, strict=True):
+                out[axis] = i
+            return tuple(out), valid
+        case Ops.EXPAND:
+            return tuple(
+                _ZERO if a != b else i for i, a, b in zip(index, old, new, strict=True)
+            ), valid
+        case Ops.SHRINK:
+            begins = m.src[1].arg
+            return tuple(
+                (i + b).simplify() if b else i for i, b in zip(index, begins, strict=True)
+            ), valid
+        case Ops.FLIP:
+            return tuple(
+                (UOp.const(dtypes.index, d - 1) - i).simplify() if f else i
+                for i, f, d in zip(index, m.arg, old, strict=True)
+            ), valid
+        case Ops.PAD:
+            return _pad(m, index, valid)
+    raise InvalidGraphError(f"{m.op.name} is no movement op", node=m, stage="rangeify")
+
+
+def _index_through(idx: UOp, m: UOp) -> UOp | None:
+    """INDEX(movement(x), …) -> INDEX(x, …) on transformed indices, gated where padding was."""
+    gate = idx.gate
+    index, valid = apply_movement(m, tuple(idx.indices), gate)
+    src = (m.src[0], *index)
+    return UOp(Ops.INDEX, idx.dtype, src if valid is None else (*src, valid), valid is not None)
+
+
+def movement_op_patterns() -> RuleSet:
+    """`pm_mops`: an INDEX consumes the movement op below it; the same index twice is one."""
+    rules = RuleSet("pm_mops")
+
+    @rules.opaque(
+        Pat(
+            Ops.INDEX,
+            (Pat(Ops.INDEX, rest=True, name="inner"),),
+            rest=True,
+            name="outer",
+        ),
+        pure=True,
+    )
+    def nested_same(outer: UOp, inner: UOp) -> UOp | None:
+        """INDEX(INDEX(p, i), i) -> INDEX(p, i)"""
+        return inner if outer.src[1:] == inner.src[1:] else None
+
+    @rules.opaque(
+        Pat(Ops.INDEX, (Pat(GroupOp.Movement, rest=True, name="m"),), rest=True, name="idx"),
+        pure=True,
+    )
+    def index_movement(idx: UOp, m: UOp) -> UOp | None:
+        """INDEX(PERMUTE(a), [i, j]) -> INDEX(a, [j, i])"""
+        return _index_through(idx, m) if len(idx.indices) == len(m.shape or ()) else None
+
+    return rules

@@ -1,0 +1,430 @@
+"""Rangeify: from tensor ops to loops.
+
+One walk from the outputs down gives every tensor node the indices at which it is read (its uses) and decides
+where its value lives: fused into its user, in a scratch row of the user's kernel (LOCAL), or in a buffer of its
+own (GLOBAL), stored by a kernel of its own or by a user's kernel whose loops it shares. A second walk, upwards,
+builds the values over those indices.
+
+The decisions follow from counts. `enclosing` gives the loops around each range in loop order; a value is computed
+in the innermost loop that it depends on, so the product of the loops around that place is how often it is
+computed. Where that exceeds its number of elements, work is repeated, and repeated work is weighed against a
+round trip through memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from morok.dtype import AddrSpace, DType, dtypes
+from morok.errors import InvalidGraphError
+from morok.ir import AxisType, BufferizeOpts, DeviceSpec, GroupOp, Ops, UOp
+from morok.rangeify.cost import (
+    IDENTITY,
+    ROUND_TRIP,
+    Cost,
+    count_costs,
+    is_contraction,
+    numel,
+    value_sources,
+)
+from morok.rangeify.movement import Index, apply_movement, flatten
+
+LOCAL_BYTES = 64 * 1024  # a scratch row that stays in the caches near the core
+_ZERO = UOp.const(dtypes.index, 0)
+
+
+@dataclass(eq=False, slots=True)
+class Kernel:
+    """One loop nest in the making: its output loops and the values it stores."""
+
+    number: int
+    shape: tuple[int, ...]
+    index: Index
+    ranges: tuple[UOp, ...]
+    outputs: list[UOp] = field(default_factory=list)
+    readers: dict[Kernel, None] = field(default_factory=dict)  # kernels that read its outputs
+    reads: dict[UOp, None] = field(default_factory=dict)  # buffers read: PARAM, AFTER or GLOBAL nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One place where a value is wanted: in which kernel, at which index, under which condition."""
+
+    kernel: Kernel
+    index: Index
+    valid: UOp | None
+
+    def open_ranges(self) -> set[UOp]:
+        """The loops that the index and the condition depend on."""
+        out: set[UOp] = set()
+        for i in self.index:
+            out.update(i.open_ranges)
+        if self.valid is not None:
+            out.update(self.valid.open_ranges)
+        return out
+
+
+@dataclass(slots=True)
+class Row:
+    """A LOCAL value: its fill loops and the use at which it is computed."""
+
+    ranges: tuple[UOp, ...]
+    kept: int  # leading dims that stay at the users' index
+    at: Use
+
+
+@dataclass(slots=True)
+class Ranged:
+    """What rangeify answers: kernels with their stores, and the buffers of the values that got one."""
+
+    kernels: list[Kernel]
+    stores: dict[Kernel, list[UOp]]
+    buffers: dict[UOp, UOp]  # GLOBAL node -> BUFFER or PARAM
+
+
+class Rangeify:
+    """One run over one sink. `forced` nodes get a buffer of their own, `apart` a kernel of their own."""
+
+    def __init__(self, sink: UOp, forced: frozenset[UOp], apart: frozenset[UOp]) -> None:
+        self.sink = sink
+        self.forced = forced
+        self.apart = apart
+        self.order = sink.toposort()
+        self.costs: dict[UOp, Cost] = count_costs(self.order)
+        self.uses: dict[UOp, dict[Use, None]] = {}
+        self.home: dict[UOp, Kernel] = {}  # GLOBAL nodes
+        self.rows: dict[UOp, Row] = {}  # LOCAL nodes
+        self.enclosing: dict[UOp, tuple[UOp, ...]] = {}
+        self.kernels: list[Kernel] = []
+        self.sources: dict[tuple[UOp, Use], tuple[Use, ...]] = {}
+        self.reduce_ranges: dict[tuple[UOp, Use], tuple[UOp, ...]] = {}
+        self._unread: dict[tuple[int, ...], list[Kernel]] = {}  # kernels of outputs without users
+        self._next_range = 0
+
+    # ---- loops ----
+
+    def _range(self, end: int, axis_type: AxisType, around: tuple[UOp, ...]) -> UOp:
+        r = UOp.range(end, self._next_range, axis_type)
+        self._next_range += 1
+        self.enclosing[r] = (*around, r)
+        return r
+
+    def _loops(
+        self, shape: tuple[int, ...], axis_type: AxisType, around: tuple[UOp, ...]
+    ) -> tuple[Index, tuple[UOp, ...]]:
+        """A fresh loop for each dim that is not 1: the index and the loops."""
+        index: list[UOp] = []
+        for d in shape:
+            if d == 1:
+                index.append(_ZERO)
+                continue
+            r = self._range(d, axis_type, around)
+            around = self.enclosing[r]
+            index.append(r)
+        return tuple(index), tuple(i for i in index if i.op is Ops.RANGE)
+
+    def around(self, use: Use) -> tuple[UOp, ...]:
+        """The loops around the place where a value at this use is computed, outermost first."""
+        best: tuple[UOp, ...] = ()
+        for r in use.open_ranges():
+            chain = self.enclosing[r]
+            if len(chain) > len(best):
+                best = chain
+        return best
+
+    def times(self, use: Use) -> int:
+        """How often a value at this use is computed."""
+        return prod(_end(r) for r in self.around(use))
+
+    def _new_kernel(self, shape: tuple[int, ...]) -> Kernel:
+        index, ranges = self._loops(shape, AxisType.LOOP, ())
+        k = Kernel(len(self.kernels), shape, index, ranges)
+        self.kernels.append(k)
+        return k
+
+    # ---- the walk down: where does each value live ----
+
+    def run(self) -> Ranged:
+        """Decide, then build."""
+        roots = dict.fromkeys(self.sink.src)
+        for u in reversed(self.order):
+            if u.shape is None or u.op in (Ops.PARAM, Ops.CONST) or u is self.sink:
+                continue
+            uses = self.uses.get(u, {})
+            if (not uses and u not in roots) or numel(u) == 0:
+                continue
+            if u in roots or u.op in _MATERIALISED or u in self.forced:
+                self._make_global(u, uses)
+            else:
+                self._place(u, uses)
+        return self._build()
+
+    def _place(self, u: UOp, uses: dict[Use, None]) -> None:
+        if u.op in GroupOp.Movement or u.op in _INLINE or self._fusible(u, uses):
+            for use in uses:
+                self._descend(u, use)
+        elif not self._make_row(u, uses):
+            self._make_global(u, uses)
+
+    def _fusible(self, u: UOp, uses: dict[Use, None]) -> bool:
+        cost = self.costs[u]
+        count = numel(u)
+        if u.op is Ops.REDUCE_AXIS:
+            if len(uses) > 1:
+                return False
+            (use,) = uses
+            if self.times(use) > count:
+                return False
+            return not is_contraction(u, self.costs) or self._is_epilogue(use)
+        times = sum(self.times(use) for use in uses)
+        if len({use.kernel for use in uses}) == 1:
+            return (times - count) * cost.work <= ROUND_TRIP * count
+        # In several kernels: computing it again reads its leaves again; a buffer is written once and read by all.
+        leaves = len(cost.leaves)
+        n = len(uses)
+        return max(times, n * count) * cost.work <= (ROUND_TRIP + 1) * count * n and n * leaves <= leaves + n + 1
+
+    def _is_epilogue(self, use: Use) -> bool:
+        """The value is wanted once for each element of the kernel's output, outside any reduction."""
+        return self.around(use) == use.kernel.ranges
+
+    def _make_row(self, u: UOp, uses: dict[Use, None]) -> bool:
+        """LOCAL: users in one kernel agree on leading indices, and what remains is a small row."""
+        first = next(iter(uses))
+        if self.costs[u].contracts or any(use.kernel is not first.kernel for use in uses):
+            return False
+        if any(use.valid is not None for use in uses):
+            return False
+        shape = u.shape or ()
+        kept = 0
+        while kept < len(shape) and all(use.index[kept] is first.index[kept] for use in uses):
+            kept += 1
+        # The kept dims must be exactly the loops around the fill, or the fill is repeated.
+        while True:
+            at = Use(first.kernel, first.index[:kept], None)
+            around = self.around(at)
+            if all(i.op in (Ops.RANGE, Ops.CONST) for i in at.index) and prod(
+                _end(r) for r in around
+            ) == prod(shape[:kept]):
+                break
+            if kept == 0:
+                return False
+            kept -= 1
+        if prod(shape[kept:]) * u.dtype.bits > LOCAL_BYTES * 8 or prod(shape[kept:]) <= 1:
+            return False
+        index, ranges = self._loops(shape[kept:], AxisType.LOOP, around)
+        at = Use(first.kernel, (*first.index[:kept], *index), None)
+        self.rows[u] = Row(ranges, kept, at)
+        self._descend(u, at)
+        return True
+
+    def _make_global(self, u: UOp, uses: dict[Use, None]) -> None:
+        shape = u.src[1].src[0].shape if u.op is Ops.AFTER else u.shape
+        assert shape is not None
+        home = None
+        if u not in self.apart:
+            home = self._join(uses) if uses else self._join_sibling(u, shape)
+        if home is None:
+            home = self._new_kernel(shape)
+            if not uses:
+                self._unread.setdefault(shape, []).append(home)
+        home.outputs.append(u)
+        self.home[u] = home
+        for use in uses:
+            if use.kernel is not home:
+                home.readers[use.kernel] = None
+                use.kernel.reads[u] = None
+        self._descend(u, Use(home, home.index, None))
+
+    def _join(self, uses: dict[Use, None]) -> Kernel | None:
+        """A user's kernel that can store the value too: it wants it at its own output index and nowhere else,
+        and no other user's kernel comes before it."""
+        for use in uses:
+            k = use.kernel
+            if use.index != k.index or use.valid is not None:
+                continue
+            if any(v.kernel is k and v is not use for v in uses):
+                continue
+            others = {v.kernel for v in uses} - {k}
+            if not any(self._reaches(o, k) for o in others):
+                return k
+        return None
+
+    def _join_sibling(self, u: UOp, shape: tuple[int, ...]) -> Kernel | None:
+        """A kernel nobody reads from, with the same loops, that reads one of the arrays this value needs:
+        one pass over it serves both (the moments and the weights of an optimizer)."""
+        wanted = self._arrays(u)
+        for k in self._unread.get(shape, ()):
+            if not k.readers and any(wanted & self._arrays(o) for o in k.outputs):
+                return k
+        return None
+
+    def _arrays(self, u: UOp) -> set[UOp]:
+        """The leaves of an output's value that have its size."""
+        value = value_sources(u)[0] if u.op is Ops.AFTER else u
+        return {leaf for leaf in self.costs[value].leaves if numel(leaf) == numel(value) and leaf is not u}
+
+    def _reaches(self, start: Kernel, goal: Kernel) -> bool:
+        """Does `goal` read, directly or not, what `start` stores?"""
+        seen = {start}
+        stack = [start]
+        while stack:
+            for r in stack.pop().readers:
+                if r is goal:
+                    return True
+                if r not in seen:
+                    seen.add(r)
+                    stack.append(r)
+        return False
+
+    def _descend(self, u: UOp, use: Use) -> None:
+        """The uses of the sources when `u` is computed at `use`."""
+        below: list[Use] = []
+        for s in value_sources(u):
+            shape = s.shape
+            if u.op in GroupOp.Movement:
+                index, valid = apply_movement(u, use.index, use.valid)
+                below.append(Use(use.kernel, index, valid))
+            elif u.op is Ops.REDUCE_AXIS:
+                below.append(self._reduce_use(u, use))
+            elif shape == () and use.index:
+                below.append(Use(use.kernel, (), use.valid))
+            else:
+                below.append(use)
+        self.sources[u, use] = tuple(below)
+        for s, b in zip(value_sources(u), below, strict=True):
+            self.uses.setdefault(s, {})[b] = None
+            if s.op is Ops.PARAM:
+                b.kernel.reads[s] = None
+
+    def _reduce_use(self, u: UOp, use: Use) -> Use:
+        shape = u.src[0].shape
+        assert shape is not None
+        axes = u.arg[1]
+        around = self.around(use)
+        inner, ranges = self._loops(tuple(shape[a] for a in axes), AxisType.REDUCE, around)
+        fresh, kept = iter(inner), iter(use.index)
+        index = tuple(next(fresh) if i in axes else next(kept) for i in range(len(shape)))
+        self.reduce_ranges[u, use] = ranges
+        return Use(use.kernel, index, use.valid)
+
+    # ---- the walk up: values over the indices ----
+
+    def _build(self) -> Ranged:
+        values: dict[tuple[UOp, Use], UOp] = {}
+        buffers: dict[UOp, UOp] = {}
+        stores: dict[Kernel, list[UOp]] = {k: [] for k in self.kernels}
+        for u in self.order:
+            uses = self.uses.get(u, {})
+            if u.op is Ops.CONST or (u.shape is not None and numel(u) == 0):
+                value = u if u.op is Ops.CONST else _zero_of(u.dtype)
+                values.update({(u, use): value for use in uses})
+            elif u.op is Ops.PARAM:
+                for use in uses:
+                    values[u, use] = _read(u, use.index[0], use.valid)
+            elif u in self.home:
+                self._store(u, uses, values, buffers, stores)
+            elif u in self.rows:
+                row = self.rows[u]
+                inner = self._compute(u, row.at, values)
+                opts = BufferizeOpts(None, AddrSpace.LOCAL, True)
+                scratch = UOp(Ops.BUFFERIZE, inner.dtype, (inner, *row.ranges), opts)
+                for use in uses:
+                    index = [i for i, d in zip(use.index[row.kept :], (u.shape or ())[row.kept :], strict=True) if d != 1]
+                    values[u, use] = UOp(Ops.INDEX, u.dtype, (scratch, *index), False)
+            else:
+                for use in uses:
+                    values[u, use] = self._compute(u, use, values)
+        return Ranged(self.kernels, stores, buffers)
+
+    def _store(
+        self,
+        u: UOp,
+        uses: dict[Use, None],
+        values: dict[tuple[UOp, Use], UOp],
+        buffers: dict[UOp, UOp],
+        stores: dict[Kernel, list[UOp]],
+    ) -> None:
+        home = self.home[u]
+        own = Use(home, home.index, None)
+        value = self._compute(u, own, values)
+        if u.op is Ops.AFTER:
+            buffers[u] = _base(u.src[0])
+            target = _view_read(u.src[1].src[0], home.index, None)
+        else:
+            buffers[u] = UOp(
+                Ops.BUFFER,
+                u.dtype,
+                (UOp(Ops.LUNIQUE, dtypes.void, (), len(buffers)), _device(u)),
+                numel(u),
+            )
+            target = _read(buffers[u], flatten(home.index, home.shape), None)
+        stores[home].append(UOp(Ops.STORE, dtypes.void, (target, value, *home.ranges)))
+        for use in uses:
+            if use == own:
+                values[u, use] = value
+            elif u.op is Ops.AFTER:
+                values[u, use] = _view_read(u.src[0], use.index, use.valid)
+            else:
+                values[u, use] = _read(buffers[u], flatten(use.index, u.shape or ()), use.valid)
+
+    def _compute(self, u: UOp, use: Use, values: dict[tuple[UOp, Use], UOp]) -> UOp:
+        sources = value_sources(u)
+        below = self.sources[u, use]
+        parts = tuple(values[s, b] for s, b in zip(sources, below, strict=True))
+        if u.op is Ops.PAD:
+            valid = below[0].valid
+            if valid is use.valid or valid is None:
+                return parts[0]
+            return UOp(Ops.WHERE, u.dtype, (valid, parts[0], _zero_of(u.dtype)))
+        if u.op is Ops.REDUCE_AXIS:
+            if numel(u.src[0]) == 0:
+                return UOp.const(u.dtype, u.arg[0].identity(u.dtype))
+            ranges = self.reduce_ranges[u, use]
+            return UOp(Ops.REDUCE, u.dtype, (parts[0], *ranges), u.arg[0]) if ranges else parts[0]
+        if u.op is Ops.BUFFERIZE:
+            at = dict(zip(u.ended_ranges, use.index, strict=True))
+            return u.src[0].substitute(at)
+        if u.op in GroupOp.ALU or u.op in (Ops.CAST, Ops.BITCAST):
+            return UOp(u.op, u.dtype, parts, u.arg)
+        if len(parts) == 1:
+            return parts[0]
+        raise InvalidGraphError(f"{u.op.name} has no meaning in a kernel", node=u, stage="rangeify")
+
+
+_INLINE = IDENTITY | {Ops.BUFFERIZE}  # a BUFFERIZE of plain arithmetic is computed where it is read
+_MATERIALISED = frozenset({Ops.CONTIGUOUS, Ops.COPY, Ops.AFTER})
+
+
+def _end(r: UOp) -> int:
+    end: int = r.src[0].arg
+    return end
+
+
+def _base(u: UOp) -> UOp:
+    """What a chain of movement ops looks at."""
+    while u.op in GroupOp.Movement:
+        u = u.src[0]
+    return u
+
+
+def _device(u: UOp) -> UOp:
+    return u.device if u.device is not None else UOp(Ops.DEVICE, dtypes.void, (), DeviceSpec("CPU"))
+
+
+def _zero_of(dtype: DType) -> UOp:
+    return UOp.const(dtype, 0)
+
+
+def _read(buffer: UOp, flat: UOp, valid: UOp | None) -> UOp:
+    src = (buffer, flat) if valid is None else (buffer, flat, valid)
+    return UOp(Ops.INDEX, buffer.dtype, src, valid is not None)
+
+
+def _view_read(view: UOp, index: Index, valid: UOp | None) -> UOp:
+    """INDEX of the buffer behind a chain of movement ops."""
+    while view.op in GroupOp.Movement:
+        index, valid = apply_movement(view, index, valid)
+        view = view.src[0]
+    return _read(view, index[0], valid)
