@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Affine forms: sum(coefficient * atom) + offset of an integer expression."""
 
-from libc.stdint cimport int64_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 from morok._core.types cimport CNode
 
@@ -38,6 +38,7 @@ cdef int form_sort(Form *f) except -1
 cdef bint form_is(Form *f, CNode *n) noexcept
 cdef CNode *form_build(Form *f, uint16_t dtype) except NULL
 
-cdef bint const_value(CNode *n, int64_t *value) noexcept
+# Hash of the structure without slots, loop numbers and the like: the order of commutative operands.
+cdef uint64_t order_key(CNode *n) except? 0
 cdef CNode *make_const(uint16_t dtype, int64_t value) except NULL
 cdef bint counts_as_int(uint16_t dtype) noexcept

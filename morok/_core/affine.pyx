@@ -14,23 +14,21 @@ from cpython.object cimport PyObject
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from morok._core.bounds cimport type_limits
+from morok._core.constant cimport const_value, make_int
 from morok._core.infer cimport (
     DTYPES,
     OP_ADD,
-    OP_CONST,
     OP_MUL,
     OP_NEG,
     OP_SHL,
     OP_SUB,
-    OP_VCONST,
     OP_WHERE,
     OPS,
     dtype_id,
 )
-from morok._core.node cimport ArgRecord, build_alu, const_int, peek, take
+from morok._core.node cimport ArgRecord, build_alu, peek, take
 from morok._core.ptrmap cimport PtrMap, ptrmap_free, ptrmap_init, ptrmap_put
 from morok._core.types cimport (
-    ARG_INT,
     ARG_NONE,
     ARG_OBJECT,
     NODE_BOUNDED,
@@ -41,8 +39,6 @@ from morok._core.types cimport (
     mk_mul,
     mk_sub,
 )
-
-from morok._core.node import node as _node
 
 cdef extern from "Python.h":
     void c_incref "Py_INCREF"(PyObject *)
@@ -61,29 +57,11 @@ cdef bint counts_as_int(uint16_t dtype) noexcept:
     return k == c'i' or k == c'u' or k == c'x'
 
 
-cdef bint const_value(CNode *n, int64_t *value) noexcept:
-    """The value of an integer CONST, or of a VCONST whose lanes are all equal."""
-    if n.op == OP_CONST:
-        if n.akind != ARG_INT:
-            return False
-        value[0] = n.iarg
-        return True
-    if n.op == OP_VCONST and n.flags & NODE_BOUNDED and n.vmin == n.vmax:
-        value[0] = n.vmin
-        return True
-    return False
-
-
 cdef CNode *make_const(uint16_t dtype, int64_t value) except NULL:
-    """An integer or bool constant, for a vector dtype a VCONST; a new reference."""
-    cdef CNode *n
-    cdef object o, lane
-    if DTYPES[dtype].count == 1:
-        return const_int(dtype, value)
-    lane = value != 0 if DTYPES[dtype].kind == c'b' else value
-    o = _node(<object>OPS[OP_VCONST].member, <object>DTYPES[dtype].obj, (), (lane,) * DTYPES[dtype].count)
-    n = peek(o)
-    c_incref(n.self)
+    """An integer or bool constant of a scalar or vector dtype that holds it; a new reference."""
+    cdef CNode *n = make_int(dtype, value)
+    if n == NULL:
+        raise OverflowError(f"{value} does not fit {<object>DTYPES[dtype].obj}")
     return n
 
 
@@ -346,8 +324,15 @@ cdef int _look_up_ops() except -1:
     return 0
 
 
+cdef uint64_t order_key(CNode *n) except? 0:
+    """The part of the order that is a hash: the same for equal computations anywhere."""
+    if not _named:
+        _look_up_ops()
+    return _order_key(n, KEY_DEPTH)
+
+
 cdef uint64_t _order_key(CNode *n, int depth) noexcept:
-    """A hash of the structure down to `depth` levels, the same for equal computations anywhere."""
+    """A hash of the structure down to `depth` levels."""
     cdef uint64_t h = OPS[n.op].seed0 ^ (DTYPES[n.dtype].seed1 << 1) ^ n.nsrc
     cdef uint32_t i
     if not ((_anonymous0 if n.op < 64 else _anonymous1) >> (n.op & 63)) & 1:
@@ -369,10 +354,8 @@ cdef int form_sort(Form *f) except -1:
     cdef uint32_t i, j
     if f.n < 2:
         return 0
-    if not _named:
-        _look_up_ops()
     for i in range(f.n):
-        keys[i] = _order_key(f.terms[i].atom, KEY_DEPTH)
+        keys[i] = order_key(f.terms[i].atom)
     for i in range(1, f.n):
         t = f.terms[i]
         key = keys[i]
@@ -446,7 +429,7 @@ cdef CNode *form_build(Form *f, uint16_t dtype) except NULL:
     """The expression of a form, a new reference. Terms stand in the order they have.
 
     `index`: ((c0*a0 + c1*a1) + …) + offset, negative numbers as they are. Fixed-width dtypes have the
-    positive terms first and subtract the others, so that unsigned sums stay non-negative as they go.
+    positive terms first and subtract the others; unsigned ones also subtract a negative offset.
     """
     cdef CNode *acc = NULL
     cdef uint32_t i
@@ -463,10 +446,10 @@ cdef CNode *form_build(Form *f, uint16_t dtype) except NULL:
         for i in range(f.n):
             if f.terms[i].coeff < 0:
                 acc = _plus(acc, OP_SUB, _scaled(f.terms[i].atom, -f.terms[i].coeff))
-    if offset and ideal:
-        acc = _plus(acc, OP_ADD, make_const(dtype, offset))
-    elif offset:
+    if offset < 0 and DTYPES[dtype].kind == c'u':
         acc = _plus(acc, OP_SUB, make_const(dtype, -offset))
+    elif offset:
+        acc = _plus(acc, OP_ADD, make_const(dtype, offset))
     return acc
 
 

@@ -1,0 +1,484 @@
+"""Canonical sums and comparisons, on affine forms; chains of AND and OR of such comparisons."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport INT64_MIN, int64_t, uint8_t, uint16_t, uint32_t
+
+from morok._core.affine cimport (
+    Form,
+    counts_as_int,
+    form_add,
+    form_add_offset,
+    form_add_term,
+    form_bounds,
+    form_build,
+    form_clear,
+    form_coeff,
+    form_fits,
+    form_gcd,
+    form_is,
+    form_merge,
+    form_negate,
+    form_sort,
+    make_const,
+)
+from morok._core.affine_divide cimport (
+    MAX_CANDIDATES,
+    apply_owned,
+    form_built,
+    form_limit,
+    is_div,
+    is_mod,
+    op_of_kind,
+    split_candidates,
+    split_period,
+)
+from morok._core.bounds cimport (
+    B_EQ,
+    B_FLOORMOD,
+    B_GE,
+    B_GT,
+    B_LE,
+    B_LT,
+    B_MAX,
+    B_NE,
+    B_NOT,
+)
+from morok._core.constant cimport const_value
+from morok._core.infer cimport DTYPES, OPS
+from morok._core.match cimport register_native
+from morok._core.types cimport CNode, mk_add, mk_mul, mk_sub
+
+cdef extern from "Python.h":
+    void c_incref "Py_INCREF"(PyObject *)
+    void c_decref "Py_DECREF"(PyObject *)
+
+cdef enum:
+    MAX_ROUNDS = 16  # recombinations in one sum
+    MAX_CLAUSES = 32  # of one chain of AND or OR
+
+
+cdef inline CNode *_new_ref(CNode *n) noexcept:
+    c_incref(n.self)
+    return n
+
+
+# ---- sums -----------------------------------------------------------------------------------------
+
+cdef struct Owned:
+    uint32_t n  # nodes in use
+    CNode *nodes[MAX_ROUNDS]  # references that a form only borrows
+
+
+cdef void _release(Owned *o) noexcept:
+    while o.n:
+        o.n -= 1
+        c_decref(o.nodes[o.n].self)
+
+
+cdef int _rule_sum(CNode *root, CNode **out) except -1:
+    """A sum, difference or constant multiple in canonical order, equal terms combined, quotients and
+    remainders of one division recombined."""
+    cdef Form f
+    cdef Owned made
+    cdef uint32_t rounds = 0
+    cdef int done = 0
+    if DTYPES[root.dtype].kind != c'x':
+        return 0
+    form_clear(&f)
+    if not form_add(&f, root, 1):
+        return 0
+    if f.n == 1 and f.terms[0].coeff == 1 and f.offset == 0 and f.terms[0].atom == root:
+        return 0
+    made.n = 0
+    try:
+        while rounds < MAX_ROUNDS and _recombine(&f, &made):
+            rounds += 1
+        form_sort(&f)
+        if not form_is(&f, root):
+            out[0] = form_build(&f, root.dtype)
+            done = 1
+    finally:
+        _release(&made)
+    return done
+
+
+cdef int _recombine(Form *f, Owned *made) except -1:
+    """One step that lowers the number of divisions in a sum. 1 = done; f may be garbage after -1 only."""
+    cdef uint32_t i, j
+    cdef bint any_div = False, any_mod = False
+    cdef CNode *x
+    cdef int64_t d
+    for i in range(f.n):
+        any_div = any_div or is_div(f.terms[i].atom, &x, &d)
+        any_mod = any_mod or is_mod(f.terms[i].atom, &x, &d)
+    if not (any_div or any_mod):
+        return 0
+    for i in range(f.n):
+        for j in range(f.n):
+            if i != j and (_quotient_and_rest(f, i, j) or _two_rests(f, i, j, made)
+                           or _nested_quotients(f, i, j, made)):
+                return 1
+        if any_div and _whole_and_quotient(f, i, made):
+            return 1
+    return 0
+
+
+cdef bint _try(Form *f, Form *t) noexcept:
+    f[0] = t[0]
+    return True
+
+
+cdef bint _quotient_and_rest(Form *f, uint32_t i, uint32_t j) noexcept:
+    """c*(u % b) + c*b*(u // b) -> c*u, where the quotient may stand in another shape:
+    v // (a*b) + t  for  u = w//a + k  and  v = w + k*a - t*a*b."""
+    cdef CNode *u
+    cdef CNode *v
+    cdef CNode *w
+    cdef int64_t b, e, a = 1, c, ab, k = 0, t
+    cdef Form x
+    cdef Form g
+    if not is_mod(f.terms[i].atom, &u, &b) or not is_div(f.terms[j].atom, &v, &e):
+        return False
+    c = f.terms[i].coeff
+    if mk_mul(c, b, &t) or t != f.terms[j].coeff:
+        return False
+    form_clear(&x)
+    if u.dtype != v.dtype or not form_add(&x, u, 1):
+        return False
+    if e == b:
+        w = u
+    elif x.n == 1 and x.terms[0].coeff == 1 and is_div(x.terms[0].atom, &w, &a):
+        k = x.offset
+    else:
+        return False
+    if mk_mul(a, b, &ab) or ab != e or mk_mul(k, a, &k):
+        return False
+    # t = (w + k*a - v) / (a*b) must be a whole constant
+    form_clear(&g)
+    if not form_add(&g, w, 1) or not form_add(&g, v, -1) or not form_add_offset(&g, k):
+        return False
+    if g.n or g.offset % ab:
+        return False
+    g = f[0]
+    if (not form_add_term(&g, f.terms[i].atom, -c) or not form_add_term(&g, f.terms[j].atom, -t)
+            or not form_merge(&g, &x, c)):
+        return False
+    form_clear(&x)
+    if not form_add(&x, w, 1) or not form_add(&x, v, -1) or not form_add_offset(&x, k):
+        return False
+    if mk_mul(x.offset / ab, t, &k) or mk_sub(0, k, &k) or not form_add_offset(&g, k):
+        return False
+    return _try(f, &g)
+
+
+cdef int _two_rests(Form *f, uint32_t i, uint32_t j, Owned *made) except -1:
+    """c*a*((w//a) % b) + c*(w % a) -> c*(w % (a*b))"""
+    cdef CNode *u
+    cdef CNode *v
+    cdef CNode *w
+    cdef int64_t a, b, e, t
+    if not is_mod(f.terms[i].atom, &u, &b) or not is_mod(f.terms[j].atom, &w, &a):
+        return 0
+    if not is_div(u, &v, &e) or v != w or e != a:
+        return 0
+    if mk_mul(f.terms[j].coeff, a, &t) or t != f.terms[i].coeff or mk_mul(a, b, &b):
+        return 0
+    return _replace_two(f, i, j, B_FLOORMOD, w, b, f.terms[j].coeff, made)
+
+
+cdef int _nested_quotients(Form *f, uint32_t i, uint32_t j, Owned *made) except -1:
+    """c*(v // a) - c*b*(v // (a*b)) -> c*((v//a) % b)"""
+    cdef CNode *v
+    cdef CNode *w
+    cdef int64_t a, e, t
+    if not is_div(f.terms[i].atom, &v, &a) or not is_div(f.terms[j].atom, &w, &e):
+        return 0
+    if v != w or e % a or e == a or mk_mul(f.terms[i].coeff, e / a, &t) or mk_sub(0, t, &t):
+        return 0
+    if t != f.terms[j].coeff:
+        return 0
+    return _replace_two(f, i, j, B_FLOORMOD, f.terms[i].atom, e / a, f.terms[i].coeff, made)
+
+
+cdef int _replace_two(Form *f, uint32_t i, uint32_t j, uint8_t kind, CNode *x, int64_t d, int64_t c,
+                      Owned *made) except -1:
+    """Terms i and j give way to c * kind(x, d)."""
+    cdef Form g
+    cdef CNode *n
+    g = f[0]
+    if (made.n == MAX_ROUNDS or not form_add_term(&g, f.terms[i].atom, -f.terms[i].coeff)
+            or not form_add_term(&g, f.terms[j].atom, -f.terms[j].coeff)):
+        return 0
+    n = apply_owned(op_of_kind(kind), _new_ref(x), make_const(x.dtype, d))
+    made.nodes[made.n] = n
+    made.n += 1
+    return form_add_term(&g, n, c) and _try(f, &g)
+
+
+cdef int _whole_and_quotient(Form *f, uint32_t j, Owned *made) except -1:
+    """c*v - c*e*(v // e) -> c*(v % e), where every term of v stands in the sum with coefficient c."""
+    cdef CNode *v
+    cdef CNode *n
+    cdef int64_t e, c, t
+    cdef uint32_t k
+    cdef Form x
+    cdef Form g
+    if not is_div(f.terms[j].atom, &v, &e) or f.terms[j].coeff % e or f.terms[j].coeff == INT64_MIN:
+        return 0
+    c = -(f.terms[j].coeff / e)
+    form_clear(&x)
+    if c == 0 or made.n == MAX_ROUNDS or not form_add(&x, v, 1) or x.n == 0:
+        return 0
+    for k in range(x.n):
+        if mk_mul(x.terms[k].coeff, c, &t) or form_coeff(f, x.terms[k].atom) != t:
+            return 0
+    g = f[0]
+    if not form_add_term(&g, f.terms[j].atom, -f.terms[j].coeff):
+        return 0
+    if mk_sub(0, c, &t) or not form_merge(&g, &x, t):
+        return 0
+    n = apply_owned(op_of_kind(B_FLOORMOD), _new_ref(v), make_const(v.dtype, e))
+    made.nodes[made.n] = n
+    made.n += 1
+    return form_add_term(&g, n, c) and _try(f, &g)
+
+
+# ---- comparisons ----------------------------------------------------------------------------------
+
+cdef int _rule_compare(CNode *root, CNode **out) except -1:
+    """LT, LE, GT, GE, EQ, NE of integers, on the form f = a - b.
+
+    Decided by bounds; a common factor is divided out, a small rest below it dropped
+    (4*x + y < 8, 0 <= y < 4: x < 2), a quotient multiplied out (x//c < k: x < c*k); LE and GT become LT
+    and GE. Positive terms stand left, negative ones right, the constant right; the leading coefficient
+    is positive.
+    """
+    cdef Form f
+    cdef Form q
+    cdef Form r
+    cdef int64_t candidates[MAX_CANDIDATES]
+    cdef int64_t lo, hi, d, k
+    cdef uint8_t kind = OPS[root.op].bounds_kind
+    cdef uint32_t i, n
+    cdef bint found = True, below, equal
+    cdef CNode *x
+    if not counts_as_int(root.src[0].dtype) or root.src[1].dtype != root.src[0].dtype:
+        return 0
+    form_clear(&f)
+    if not form_add(&f, root.src[0], 1) or not form_add(&f, root.src[1], -1):
+        return 0
+    # f < 0 (below), f >= 0, f == 0 (equal) or f != 0
+    equal = kind == B_EQ or kind == B_NE
+    below = kind == B_LT or kind == B_LE or kind == B_EQ
+    if (kind == B_LE or kind == B_GT) and not form_add_offset(&f, -1):
+        return 0
+    while found:
+        found = False
+        if equal and form_bounds(&f, &lo, &hi) and (lo > 0 or hi < 0 or (lo == 0 and hi == 0)):
+            out[0] = make_const(root.dtype, below == (lo == 0 and hi == 0))
+            return 1
+        if not equal and form_limit(&f, True, &hi) and hi < 0:
+            out[0] = make_const(root.dtype, below)
+            return 1
+        if not equal and form_limit(&f, False, &lo) and lo >= 0:
+            out[0] = make_const(root.dtype, not below)
+            return 1
+        if equal:
+            d = form_gcd(&f)
+            if d > 1 and f.offset % d:
+                out[0] = make_const(root.dtype, not below)
+                return 1
+            if d > 1:
+                found = split_period(&f, d, &q, &r)
+        else:
+            n = split_candidates(&f, 0, candidates)
+            for i in range(n):
+                if split_period(&f, candidates[i], &q, &r):
+                    found = True
+                    break
+        if found:
+            f = q
+            continue
+        form_sort(&f)
+        if f.n and f.terms[0].coeff < 0:
+            # f < 0  <=>  -f - 1 >= 0
+            if not form_negate(&f) or (not equal and not form_add_offset(&f, -1)):
+                return 0
+            below = below if equal else not below
+            form_sort(&f)
+        if not equal and f.n == 1 and f.terms[0].coeff == 1 and is_div(f.terms[0].atom, &x, &d):
+            # x//d + k < 0  <=>  x + k*d < 0
+            k = f.offset
+            form_clear(&q)
+            if (not mk_mul(k, d, &k) and form_add(&q, x, 1) and form_add_offset(&q, k)
+                    and (q.n != 1 or q.terms[0].atom != f.terms[0].atom)):
+                f = q
+                found = True
+    return _comparison(root, &f, equal, below, out)
+
+
+cdef int _comparison(CNode *root, Form *f, bint equal, bint below, CNode **out) except -1:
+    """f < 0 and its kin as  positive terms < negated negative terms - offset."""
+    cdef Form left
+    cdef Form right
+    cdef uint32_t i
+    cdef int64_t c
+    cdef uint8_t kind
+    cdef uint16_t dtype = root.src[0].dtype
+    form_clear(&left)
+    form_clear(&right)
+    for i in range(f.n):
+        c = f.terms[i].coeff
+        if c > 0:
+            form_add_term(&left, f.terms[i].atom, c)
+        elif mk_sub(0, c, &c) or not form_add_term(&right, f.terms[i].atom, c):
+            return 0
+    if mk_sub(0, f.offset, &right.offset):
+        return 0
+    if not form_fits(&left, dtype) or not form_fits(&right, dtype):
+        return 0
+    if equal:
+        kind = B_EQ if below else B_NE
+    else:
+        kind = B_LT if below else B_GE
+    out[0] = apply_owned(op_of_kind(kind), form_built(&left, dtype), form_built(&right, dtype))
+    if out[0] == root:
+        c_decref(root.self)
+        return 0
+    return 1
+
+
+cdef int _rule_extreme(CNode *root, CNode **out) except -1:
+    """MAX, MIN of integers whose difference has a known sign."""
+    cdef Form f
+    cdef int64_t v
+    cdef bint greatest = OPS[root.op].bounds_kind == B_MAX
+    if not counts_as_int(root.dtype):
+        return 0
+    form_clear(&f)
+    if not form_add(&f, root.src[0], 1) or not form_add(&f, root.src[1], -1):
+        return 0
+    if form_limit(&f, False, &v) and v >= 0:
+        out[0] = _new_ref(root.src[0 if greatest else 1])
+        return 1
+    if form_limit(&f, True, &v) and v <= 0:
+        out[0] = _new_ref(root.src[1 if greatest else 0])
+        return 1
+    return 0
+
+
+# ---- chains of AND and OR -------------------------------------------------------------------------
+
+cdef struct Clause:
+    CNode *node  # the clause; NULL = dropped
+    CNode *left  # for a comparison with a constant: its left side, else NULL
+    bint below  # left < limit, else left >= limit
+    int64_t limit  # the constant
+
+
+cdef int _flatten(CNode *root, Clause *clauses) noexcept:
+    """The clauses of a chain in reading order; -1 when there are too many."""
+    cdef CNode *pending[MAX_CLAUSES + 2]
+    cdef uint32_t depth = 1
+    cdef int n = 0
+    cdef CNode *x
+    cdef Clause *c
+    cdef uint8_t kind
+    pending[0] = root
+    while depth:
+        depth -= 1
+        x = pending[depth]
+        if x.op == root.op:
+            if depth + 2 > MAX_CLAUSES:
+                return -1
+            pending[depth] = x.src[1]
+            pending[depth + 1] = x.src[0]
+            depth += 2
+            continue
+        if n == MAX_CLAUSES:
+            return -1
+        c = &clauses[n]
+        n += 1
+        c.node = x
+        c.left = NULL
+        kind = OPS[x.op].bounds_kind
+        if (kind == B_LT or kind == B_GE) and counts_as_int(x.src[0].dtype):
+            if const_value(x.src[1], &c.limit):
+                c.left = x.src[0]
+                c.below = kind == B_LT
+    return n
+
+
+cdef bint _opposite(CNode *a, CNode *b) noexcept:
+    """Whether one clause is written as the negation of the other."""
+    cdef uint8_t k = OPS[a.op].bounds_kind, m = OPS[b.op].bounds_kind
+    if k == B_NOT and a.src[0] == b or m == B_NOT and b.src[0] == a:
+        return True
+    if not (k == B_LT and m == B_GE or k == B_GE and m == B_LT or k == B_EQ and m == B_NE
+            or k == B_NE and m == B_EQ):
+        return False
+    return counts_as_int(a.src[0].dtype) and a.src[0] == b.src[0] and a.src[1] == b.src[1]
+
+
+cdef int _pair(Clause *a, Clause *b, bint conjunction) noexcept:
+    """What two clauses say together: 1 a is enough, 2 b is enough, 3 all is decided, 0 nothing."""
+    if a.node == b.node:
+        return 1
+    if _opposite(a.node, b.node):
+        return 3
+    if a.left == NULL or a.left != b.left:
+        return 0
+    if a.below == b.below:
+        # x < 3 and x < 5: the first; x < 3 or x < 5: the second; the other way round for >=
+        return 1 if (a.limit <= b.limit) == (a.below == conjunction) else 2
+    if not a.below:
+        a, b = b, a
+    # a: left < a.limit, b: left >= b.limit
+    if conjunction:
+        return 3 if b.limit >= a.limit else 0
+    return 3 if b.limit <= a.limit else 0
+
+
+cdef int _chain(CNode *root, bint conjunction, CNode **out) except -1:
+    """A chain of AND (OR) without clauses that others imply; False (True) when two contradict."""
+    cdef Clause clauses[MAX_CLAUSES]
+    cdef int i, j, n, verdict
+    cdef bint dropped = False
+    cdef CNode *acc = NULL
+    if DTYPES[root.dtype].kind != c'b':
+        return 0
+    n = _flatten(root, clauses)
+    for i in range(n):
+        for j in range(i + 1, n):
+            if clauses[i].node == NULL or clauses[j].node == NULL:
+                continue
+            verdict = _pair(&clauses[i], &clauses[j], conjunction)
+            if verdict == 3:
+                out[0] = make_const(root.dtype, not conjunction)
+                return 1
+            if verdict:
+                clauses[j if verdict == 1 else i].node = NULL
+                dropped = True
+    if not dropped:
+        return 0
+    for i in range(n):
+        if clauses[i].node != NULL:
+            acc = (_new_ref(clauses[i].node) if acc == NULL
+                   else apply_owned(root.op, acc, _new_ref(clauses[i].node)))
+    out[0] = acc
+    return 1
+
+
+cdef int _rule_and(CNode *root, CNode **out) except -1:
+    return _chain(root, True, out)
+
+
+cdef int _rule_or(CNode *root, CNode **out) except -1:
+    return _chain(root, False, out)
+
+
+register_native("affine.sum", _rule_sum)
+register_native("affine.compare", _rule_compare)
+register_native("affine.extreme", _rule_extreme)
+register_native("affine.and", _rule_and)
+register_native("affine.or", _rule_or)
