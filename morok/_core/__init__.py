@@ -6,8 +6,10 @@ Other packages enter here. Build with `python setup.py build_ext --inplace` or `
 try:
     from morok._core.infer import register_op
     from morok._core.launch import ExecutionPlan, Kernel, Library
+    from morok._core.match import Matcher, Program, native_rules
     from morok._core.memory import Buffer, clear_pool, memory_stats, reset_peak, set_pool_limit
     from morok._core.node import Node, build, node, node_stats, register_uop_class, set_provenance
+    from morok._core.rewrite import graph_rewrite, rewrite_limits, set_tracer
     from morok._core.walk import backward_slice, consumers, cut_realized, substitute, toposort
 except ImportError as error:
     raise ImportError(
@@ -20,20 +22,26 @@ __all__ = [
     "ExecutionPlan",
     "Kernel",
     "Library",
+    "Matcher",
     "Node",
+    "Program",
     "backward_slice",
     "build",
     "clear_pool",
     "consumers",
     "cut_realized",
+    "graph_rewrite",
     "memory_stats",
+    "native_rules",
     "node",
     "node_stats",
     "register_op",
     "register_uop_class",
     "reset_peak",
+    "rewrite_limits",
     "set_pool_limit",
     "set_provenance",
+    "set_tracer",
     "substitute",
     "toposort",
 ]
