@@ -1,7 +1,13 @@
 """Execution: schedules, plans, caches, realize."""
 
 from morok.engine import buffers
-from morok.engine.compile import CompiledKernel, CompileStats, clear_kernels, stats
+from morok.engine.compile import (
+    CompiledKernel,
+    CompileStats,
+    clear_kernels,
+    heaviest_kernel,
+    stats,
+)
 from morok.engine.realize import realize
 from morok.engine.schedule import Planned, clear_plans, normalise, plan, sink_of
 
@@ -12,6 +18,7 @@ __all__ = [
     "buffers",
     "clear_kernels",
     "clear_plans",
+    "heaviest_kernel",
     "normalise",
     "plan",
     "realize",

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from morok._core.memory import Buffer
 from morok.dtype import DType, from_numpy
 from morok.errors import InvalidGraphError
 from morok.ir import DeviceSpec, GroupOp, Ops, UOp
+from morok.runtime import Buffer
 
 _memory: weakref.WeakKeyDictionary[UOp, Buffer] = weakref.WeakKeyDictionary()
 _holders: weakref.WeakKeyDictionary[UOp, list[weakref.ref[UOp]]] = weakref.WeakKeyDictionary()

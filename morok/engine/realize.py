@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from time import perf_counter_ns
+from time import perf_counter, perf_counter_ns
 
 from morok import config
-from morok._core.memory import Buffer
 from morok.engine.buffers import (
     base_of,
     bind,
@@ -17,10 +16,11 @@ from morok.engine.buffers import (
     new_buffer,
     new_version,
 )
+from morok.engine.compile import stats
 from morok.engine.report import report_kernels, report_schedule
 from morok.engine.schedule import Planned, normalise, plan, sink_of
 from morok.ir import Ops, UOp
-from morok.runtime import Device
+from morok.runtime import Buffer, Device
 
 
 def realize(roots: Sequence[UOp]) -> list[UOp]:
@@ -55,7 +55,9 @@ def _run(roots: list[UOp]) -> list[UOp]:
     if config.get().debug or config.get().profile:
         _run_watched(planned, memory)
     else:
+        start = perf_counter()
         planned.plan.run(memory)
+        stats.run_seconds += perf_counter() - start
     out: list[UOp] = []
     for root, slot in zip(roots, planned.results, strict=True):
         if root.op is Ops.AFTER:

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from threading import RLock
 
 from morok import _core
-from morok._core.launch import ExecutionPlan
 from morok.dtype import dtypes
 from morok.engine.buffers import buffer_of
 from morok.engine.compile import CompiledKernel, compile_kernels
 from morok.ir import Ops, UOp
 from morok.rangeify import Schedule, run_kernel_split_pipeline
-from morok.runtime import CPUDevice
+from morok.runtime import CpuDevice, ExecutionPlan
 
 _PLANS = 1024  # schedules kept in memory
 _ALIGN = 64
@@ -59,7 +58,7 @@ def normalise(sink: UOp) -> tuple[UOp, list[UOp]]:
     return sink.substitute(replace), buffers
 
 
-def plan(normal: UOp, n_params: int, device: CPUDevice) -> Planned:
+def plan(normal: UOp, n_params: int, device: CpuDevice) -> Planned:
     """The plan of a normalised sink, from the cache or made now."""
     with _lock:
         found = _plans.get(normal)
@@ -71,7 +70,7 @@ def plan(normal: UOp, n_params: int, device: CPUDevice) -> Planned:
         return found
 
 
-def _make(schedule: Schedule, n_params: int, device: CPUDevice) -> Planned:
+def _make(schedule: Schedule, n_params: int, device: CpuDevice) -> Planned:
     kernels = compile_kernels([c.src[0] for c in schedule.calls], device)
     slots: dict[UOp, int] = {}
     fresh: list[UOp] = []
