@@ -4,6 +4,8 @@ Other packages enter here. Build with `python setup.py build_ext --inplace` or `
 """
 
 try:
+    from morok._core import affine_divide, affine_rules, fold, fold_constants  # noqa: F401 (they register native rules)
+    from morok._core.affine import affine_add, affine_form, affine_split
     from morok._core.infer import register_op
     from morok._core.launch import ExecutionPlan, Kernel, Library
     from morok._core.match import Matcher, Program, native_rules
@@ -25,6 +27,9 @@ __all__ = [
     "Matcher",
     "Node",
     "Program",
+    "affine_add",
+    "affine_form",
+    "affine_split",
     "backward_slice",
     "build",
     "clear_pool",

@@ -539,7 +539,7 @@ def affine_add(pairs, constant, dtype):
     """The canonical sum of coefficient * node over `pairs` of (node, coefficient), plus `constant`.
 
     Sums among the nodes are taken apart and equal atoms combined. OverflowError where a number leaves
-    int64, ValueError above 64 terms.
+    int64; ValueError above 64 terms, or when a fixed-width sum is not proved to stay in its dtype.
     """
     cdef Form f
     cdef int64_t c
