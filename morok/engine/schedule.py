@@ -14,7 +14,7 @@ from morok import _core
 from morok.dtype import dtypes
 from morok.engine.buffers import buffer_of
 from morok.engine.compile import CompiledKernel, compile_kernels
-from morok.ir import Ops, UOp
+from morok.ir import Ops, Pat, RuleSet, UOp, graph_rewrite
 from morok.rangeify import Schedule, run_kernel_split_pipeline
 from morok.runtime import CpuDevice, ExecutionPlan
 
@@ -22,6 +22,17 @@ _PLANS = 1024  # schedules kept in memory
 _ALIGN = 64
 _plans: OrderedDict[UOp, Planned] = OrderedDict()
 _lock = RLock()
+
+
+pm_drop_hints = RuleSet("pm_drop_hints")
+
+
+@pm_drop_hints.opaque(
+    Pat((Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.NOOP), (Pat(name="x"),)), pure=True
+)
+def drop_hint(x: UOp) -> UOp:
+    """DETACH(x) -> x: what only autograd reads is gone before the graph becomes a key."""
+    return x
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +55,7 @@ def normalise(sink: UOp) -> tuple[UOp, list[UOp]]:
     buffers: list[UOp] = []
     replace: dict[UOp, UOp] = {}
     by_memory: dict[int, UOp] = {}
-    sink = _core.cut_realized(sink)
+    sink = graph_rewrite(_core.cut_realized(sink), pm_drop_hints, name="drop hints")
     for u in sink.toposort():
         if u.op is not Ops.BUFFER:
             continue
@@ -137,9 +148,6 @@ def clear_plans() -> None:
         _plans.clear()
 
 
-_VOID = dtypes.void
-
-
 def sink_of(roots: list[UOp]) -> UOp:
     """One SINK over the roots."""
-    return UOp(Ops.SINK, _VOID, tuple(roots))
+    return UOp(Ops.SINK, dtypes.void, tuple(roots))

@@ -31,7 +31,7 @@ _HEAVY = {
 }
 _FREE = frozenset({Ops.CAST, Ops.BITCAST})
 _WORK_LIMIT = 1 << 20
-_LEAF_LIMIT = 5
+_LEAF_LIMIT = 16
 
 # Ops that pass the value of their first source on.
 IDENTITY = frozenset({Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.NOOP, Ops.PRECAST})
@@ -42,12 +42,12 @@ class Cost:
     """About the value of one node, computed from the nearest buffers and reductions below."""
 
     work: int  # per element
-    leaves: frozenset[UOp]  # what is read, at most _LEAF_LIMIT listed
+    leaves: tuple[UOp, ...]  # what is read, the first _LEAF_LIMIT
     widest: int  # elements of the largest leaf
     contracts: bool  # a contraction lies below, not behind a buffer
 
 
-_NOTHING = Cost(0, frozenset(), 0, False)
+_NOTHING = Cost(0, (), 0, False)
 
 
 def numel(u: UOp) -> int:
@@ -80,11 +80,11 @@ def count_costs(order: list[UOp]) -> dict[UOp, Cost]:
     costs: dict[UOp, Cost] = {}
     for u in order:
         if u.op in (Ops.PARAM, Ops.AFTER, Ops.CONTIGUOUS, Ops.COPY):
-            costs[u] = Cost(0, frozenset((u,)), numel(u), False)
+            costs[u] = Cost(0, (u,), numel(u), False)
         elif u.op is Ops.REDUCE_AXIS:
             below = costs[u.src[0]]
             contracts = below.contracts or is_contraction(u, costs)
-            costs[u] = Cost(0, frozenset((u,)), numel(u), contracts)
+            costs[u] = Cost(0, (u,), numel(u), contracts)
         else:
             costs[u] = _combined(u, [costs[s] for s in value_sources(u)])
     return costs
@@ -100,9 +100,7 @@ def _combined(u: UOp, parts: list[Cost]) -> Cost:
         return _NOTHING
     if len(parts) == 1 and own == 0:
         return parts[0]
-    leaves = frozenset().union(*(p.leaves for p in parts))
-    if len(leaves) > _LEAF_LIMIT:
-        leaves = parts[0].leaves if len(parts[0].leaves) > _LEAF_LIMIT else leaves
+    leaves = tuple(dict.fromkeys(leaf for p in parts for leaf in p.leaves))[:_LEAF_LIMIT]
     return Cost(
         min(own + sum(p.work for p in parts), _WORK_LIMIT),
         leaves,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import CallInfo, KernelInfo, Ops, UOp
-from morok.rangeify.cost import IDENTITY
 from morok.rangeify.estimate import estimate
 from morok.rangeify.ranges import Kernel, Ranged, Rangeify
 from morok.rangeify.transforms import renumber, simplify_merge_adjacent
@@ -160,15 +159,6 @@ def _snapshot(sink: UOp, buffer: UOp) -> UOp:
     return sink.replace(src=tuple(roots))
 
 
-def _drop_hints(sink: UOp) -> UOp:
-    """DETACH and its like mean nothing from here on."""
-    replace: dict[UOp, UOp] = {}
-    for u in sink.toposort():
-        if u.op in IDENTITY:
-            replace[u] = replace.get(u.src[0], u.src[0])
-    return sink.substitute(replace) if replace else sink
-
-
 def run_kernel_split_pipeline(sink: UOp) -> Schedule:
     """Tensor graph over PARAMs -> schedule.
 
@@ -181,8 +171,9 @@ def run_kernel_split_pipeline(sink: UOp) -> Schedule:
         ranged = Rangeify(sink, forced, apart).run()
         torn = [o for o in (_torn(k, ranged) for k in ranged.kernels) if o is not None]
         if torn:
-            forced |= {o.src[1].src[1] for o in torn}
-            apart |= set(torn)
+            values = {o.src[1].src[1] for o in torn}
+            forced |= values
+            apart |= values.union(torn)
             continue
         order = fix_assign(ranged)
         if isinstance(order, UOp):

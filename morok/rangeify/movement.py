@@ -165,7 +165,7 @@ def movement_op_patterns() -> RuleSet:
     @rules.opaque(
         Pat(
             Ops.INDEX,
-            (Pat(Ops.INDEX, rest=True, name="inner"),),
+            (Pat(Ops.INDEX, name="inner"),),
             rest=True,
             name="outer",
         ),
@@ -176,7 +176,7 @@ def movement_op_patterns() -> RuleSet:
         return inner if outer.src[1:] == inner.src[1:] else None
 
     @rules.opaque(
-        Pat(Ops.INDEX, (Pat(GroupOp.Movement, rest=True, name="m"),), rest=True, name="idx"),
+        Pat(Ops.INDEX, (Pat(GroupOp.Movement, name="m"),), rest=True, name="idx"),
         pure=True,
     )
     def index_movement(idx: UOp, m: UOp) -> UOp | None:

@@ -9,7 +9,7 @@ from morok.ir import AxisId, GroupOp, Ops, Pat, RuleSet, UOp, graph_rewrite
 pm_flatten_range = RuleSet("pm_flatten_range")
 
 
-@pm_flatten_range.opaque(Pat(GroupOp.RangeEnding, rest=True, name="binder"), pure=True)
+@pm_flatten_range.opaque(Pat(GroupOp.RangeEnding, name="binder"), pure=True)
 def flatten_range(binder: UOp) -> UOp | None:
     """STORE(i, v, r, 0) -> STORE(i, v, r): a loop that became a constant is no loop."""
     start = len(binder.src) - len(binder.ended_ranges)
@@ -55,9 +55,11 @@ def simplify_merge_adjacent(sink: UOp) -> UOp:
     """
     while True:
         forms, fixed = _addresses(sink)
-        nests = [u.ended_ranges for u in sink.toposort() if u.op in GroupOp.RangeEnding]
+        binders = [u for u in sink.toposort() if u.op in GroupOp.RangeEnding]
+        nests = [u.ended_ranges for u in binders]
         replace: dict[UOp, UOp] = {}
-        for loops in dict.fromkeys(nests):
+        # The loops of a BUFFERIZE are the dims by which it is read: they stay.
+        for loops in dict.fromkeys(u.ended_ranges for u in binders if u.op is not Ops.BUFFERIZE):
             for outer, inner in zip(loops, loops[1:], strict=False):
                 if outer in replace or inner in replace:
                     continue
