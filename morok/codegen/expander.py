@@ -1,0 +1,392 @@
+"""Stages 8 to 10: from optimised ranges to vector values and explicit local memory.
+
+8   post_opt_symbolic   simplify; conditions on reads become gates
+9   expander            no UPCAST or UNROLL range is left
+10  add_local_buffers   no BUFFERIZE is left
+
+Stage 9 treats each statement that binds UPCAST or UNROLL ranges (STORE, REDUCE) on its own. At most
+one UPCAST range becomes the LANE and turns values into vectors of the width the target has; all
+others are replicated by putting constants in their place. Interning shares what does not depend on
+a replicated axis, so a tile of a matrix product loads each vector once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from functools import reduce as fold
+
+from morok._core import affine_split, toposort
+from morok.codegen.lanes import across_lanes, reduce_alu, splat, vectorize
+from morok.dtype import AddrSpace, dtypes
+from morok.errors import InvalidGraphError
+from morok.ir import AxisType, GroupOp, Invalid, Ops, Pat, RuleSet, UOp, graph_rewrite
+from morok.ir.capability import Capability
+from morok.optimizer.prepare import prepare, widen_accumulators
+from morok.optimizer.ranges import (
+    bound_ranges,
+    flat_index,
+    index_parts,
+    lane_stride,
+    make_range,
+    next_number,
+    range_end,
+    reads_of,
+    simplify_all,
+    substitute_open,
+)
+from morok.symbolic import sym
+
+__all__ = [
+    "add_local_buffers",
+    "expander",
+    "pm_move_where_on_load",
+    "post_opt_symbolic",
+]
+
+# ---- stage 8 -------------------------------------------------------------------------------------
+
+pm_move_where_on_load = RuleSet("move_where_on_load")
+"""Conditions that choose between a read and zero, and Invalid positions, become gates."""
+
+
+@pm_move_where_on_load.opaque(
+    Pat(Ops.WHERE, (Pat(name="valid"), Pat(Ops.INDEX, name="read"), Pat(Ops.CONST, name="zero")))
+)
+def where_read_else_zero(valid: UOp, read: UOp, zero: UOp) -> UOp | None:
+    """WHERE(valid, INDEX(b, i), 0) -> INDEX(b, i, gate=valid)"""
+    return _gated(read, valid) if _is_zero(zero) and _is_positional(valid) else None
+
+
+@pm_move_where_on_load.opaque(
+    Pat(Ops.WHERE, (Pat(name="hole"), Pat(Ops.CONST, name="zero"), Pat(Ops.INDEX, name="read")))
+)
+def where_zero_else_read(hole: UOp, zero: UOp, read: UOp) -> UOp | None:
+    """WHERE(hole, 0, INDEX(b, i)) -> INDEX(b, i, gate=NOT hole)"""
+    if not (_is_zero(zero) and _is_positional(hole)):
+        return None
+    return _gated(read, UOp(Ops.NOT, hole.dtype, (hole,)))
+
+
+@pm_move_where_on_load.opaque(Pat(Ops.INDEX, (Pat(), Pat(Ops.WHERE)), rest=True, name="read"))
+def invalid_index(read: UOp) -> UOp | None:
+    """INDEX(b, WHERE(c, i, Invalid)) -> INDEX(b, i, gate=c)"""
+    where = read.src[1]
+    valid, index, other = where.src
+    if other.op is not Ops.CONST or other.arg is not Invalid:
+        return None
+    return _gated(UOp(read.op, read.dtype, (read.src[0], index, *read.src[2:]), read.arg), valid)
+
+
+@pm_move_where_on_load.opaque(Pat(Ops.INDEX, name="read", arg=True))
+def constant_gate(read: UOp) -> UOp | None:
+    """INDEX(b, i, gate=True) -> INDEX(b, i)"""
+    if read.src[-1].vmin != 1:
+        return None
+    return UOp(read.op, read.dtype, read.src[:-1], False)
+
+
+def _is_zero(value: UOp) -> bool:
+    """+0, 0 or False: what a gated read is where its gate is false (-0.0 is another value)."""
+    return value.arg == 0 and str(value.arg) != "-0.0"
+
+
+def _is_positional(condition: UOp) -> bool:
+    """Conditions on positions make good gates; on data they would tear vector reads apart."""
+    return not condition.has(Ops.INDEX)
+
+
+def _gated(read: UOp, valid: UOp) -> UOp:
+    if read.arg:
+        valid = UOp(Ops.AND, valid.dtype, (read.src[-1], valid))
+    plain = read.src[:-1] if read.arg else read.src
+    return UOp(read.op, read.dtype, (*plain, valid), True)
+
+
+_SIMPLER = sym + pm_move_where_on_load
+
+
+def post_opt_symbolic(sink: UOp) -> UOp:
+    """Stage 8. Goal: short index expressions, and no read that a condition makes pointless.
+
+    Before: a kernel as rangeify and the optimizer leave it. After: the same kernel without ranges
+    of one iteration, with sums accumulated in a wide dtype, simplified by `sym`, in which
+    `WHERE(valid, read, 0)` is a gated read and no index is Invalid.
+    """
+    return graph_rewrite(prepare(sink), _SIMPLER, name="post-opt symbolic")
+
+
+# ---- stage 9 -------------------------------------------------------------------------------------
+
+_COPIED = (AxisType.UPCAST, AxisType.UNROLL)
+
+
+def expander(sink: UOp, capability: Capability) -> UOp:
+    """Stage 9. Goal: vectors and replicated statements in place of UPCAST and UNROLL ranges.
+
+    Before: simplified kernel; UPCAST and UNROLL ranges are bound by STORE, REDUCE or BUFFERIZE.
+    After: no such range; values along the lane of a statement are vectors no wider than the
+    target's; a vector read or STORE is an INDEX of vector dtype at the index of its first element;
+    a BUFFERIZE that was filled or read along such a range is a DEFINE_LOCAL.
+
+    InvalidGraphError when a buffer is filled inside such a range, or nothing binds one.
+    """
+    if not any(node.op is Ops.RANGE and node.arg[1] in _COPIED for node in toposort(sink)):
+        return sink
+    sink = add_local_buffers(widen_accumulators(sink), only=_widened_buffers(sink))
+    axis = next_number(sink)
+    new: dict[UOp, UOp] = {}
+    for node in toposort(sink):
+        copy = _rebuild(node, new)
+        if bound_ranges(copy, *_COPIED):
+            if copy.op is Ops.STORE:
+                copy = _expand_store(copy, capability, axis)
+            elif copy.op is Ops.REDUCE:
+                copy = _expand_reduce(copy, capability, axis)
+        new[node] = copy
+    done = graph_rewrite(new[sink], _SIMPLER, name="expander")
+    for node in toposort(done):
+        if node.op is Ops.RANGE and node.arg[1] in _COPIED:
+            raise InvalidGraphError(
+                f"no statement could expand the {node.arg[1]} range", node=node, stage="expander"
+            )
+    return done
+
+
+def _rebuild(node: UOp, new: dict[UOp, UOp]) -> UOp:
+    """`node` over new sources; a STORE that became a GROUP of several is spliced in."""
+    src: list[UOp] = []
+    for source in node.src:
+        copy = new[source]
+        if copy.op is Ops.GROUP and source.op is Ops.STORE and node.op in _SPLICED:
+            src += copy.src
+        else:
+            src.append(copy)
+    return node if tuple(src) == node.src else UOp(node.op, node.dtype, tuple(src), node.arg)
+
+
+_SPLICED = frozenset({Ops.SINK, Ops.GROUP, Ops.AFTER})
+
+
+def _widened_buffers(sink: UOp) -> set[UOp]:
+    """The BUFFERIZEs that are filled or read along an UPCAST or UNROLL range."""
+    order = toposort(sink)
+    found = {node for node in order if node.op is Ops.BUFFERIZE and bound_ranges(node, *_COPIED)}
+    for node in order:
+        reads_local = node.op is Ops.INDEX and node.src[0].op is Ops.BUFFERIZE
+        if reads_local and any(rng.arg[1] in _COPIED for rng in node.open_ranges):
+            found.add(node.src[0])
+    return found
+
+
+def _instances(ranges: Sequence[UOp]) -> Iterator[dict[UOp, UOp]]:
+    """All assignments of constants to the ranges, the last one running fastest."""
+    for values in itertools.product(*[range(range_end(rng)) for rng in ranges]):
+        yield {
+            rng: UOp.const(dtypes.index, value) for rng, value in zip(ranges, values, strict=True)
+        }
+
+
+def _by_number(ranges: Sequence[UOp]) -> list[UOp]:
+    return sorted(ranges, key=lambda rng: rng.arg[0])
+
+
+def _region(roots: Sequence[UOp], rng: UOp) -> list[UOp]:
+    """The nodes below `roots` that are open in `rng`."""
+    order = toposort(roots, stop=lambda node: rng not in node.open_ranges)
+    return [node for node in order if rng in node.open_ranges]
+
+
+def _lane_width(roots: Sequence[UOp], rng: UOp, capability: Capability, axis: int) -> int:
+    """Lanes for the axis `rng` of these values, 1 when no width fits.
+
+    A width fits when it divides the axis and is native for every dtype that becomes a vector. The
+    widest is taken for which the fewest indices have the lane below a division.
+    """
+    region = _region(roots, rng)
+    types = {node.dtype for node in region if node.dtype.count == 1 and node.dtype.kind in "iuf"}
+    limit = min(map(capability.max_width, types or {dtypes.float32}))
+    powers = [1 << power for power in range(limit.bit_length() - 1, 0, -1)]
+    widths = [width for width in powers if range_end(rng) % width == 0]
+    indices = [flat_index(node) for node in region if node.op is Ops.INDEX]
+    computed = [index for index in indices if not index.has(Ops.INDEX)]
+    uneven = [index for index in computed if affine_split(index, rng) is None]
+    if not widths or not uneven:
+        return widths[0] if widths else 1
+    return min(widths, key=lambda width: (_uneven(uneven, rng, width, axis), -width))
+
+
+def _uneven(indices: list[UOp], rng: UOp, width: int, axis: int) -> int:
+    """How many of the indices the lane does not enter linearly when it has this width."""
+    lane, counter, _ = _split_lane(rng, width, axis)
+    moved = simplify_all(substitute_open(indices, {rng: counter}))
+    return sum(affine_split(index, lane) is None for index in moved)
+
+
+def _split_lane(rng: UOp, width: int, axis: int) -> tuple[UOp, UOp, tuple[UOp, ...]]:
+    """(lane, counter in the place of `rng`, the ranges left to replicate)."""
+    lane = make_range(width, axis, AxisType.UPCAST)
+    if width == range_end(rng):
+        return lane, lane, ()
+    outer = make_range(range_end(rng) // width, axis + 1, AxisType.UPCAST)
+    return lane, outer * width + lane, (outer,)
+
+
+def _expand_store(store: UOp, capability: Capability, axis: int) -> UOp:
+    """One STORE over UPCAST and UNROLL ranges -> the STOREs of its instances, as a GROUP."""
+    address, value = store.src[:2]
+    copied = _by_number(bound_ranges(store, *_COPIED))
+    lanes = [rng for rng in bound_ranges(store, AxisType.UPCAST) if lane_stride(address, rng) == 1]
+    buffer, indices, gate = index_parts(address)
+    parts = [*indices, value] if gate is None else [*indices, value, gate]
+    lane = None
+    if lanes and (width := _lane_width(parts, lanes[0], capability, axis)) > 1:
+        lane, counter, outer = _split_lane(lanes[0], width, axis)
+        parts = substitute_open(parts, {lanes[0]: counter})
+        copied = [rng for rng in copied if rng is not lanes[0]] + list(outer)
+    flat: list[UOp] = []
+    for values in _instances(copied):
+        flat += substitute_open(parts, values)
+    flat = simplify_all(flat)
+    size = len(parts)
+    instances = [flat[i : i + size] for i in range(0, len(flat), size)]
+    vectors = [parts[1] for parts in instances]
+    if lane is not None:
+        vectors = vectorize(vectors, lane)
+    ranges = [rng for rng in store.ended_ranges if rng not in bound_ranges(store, *_COPIED)]
+    stores = []
+    for (index, _, *condition), vector in zip(instances, vectors, strict=True):
+        if condition and condition[0].vmax == 0:
+            continue
+        if condition and condition[0].vmin == 1:
+            condition = []
+        dtype = address.dtype
+        if lane is not None:
+            split = affine_split(index, lane)
+            if split is None or split[0] != 1:
+                raise InvalidGraphError(
+                    "the lane of a STORE lost its unit stride", node=index, stage="expander"
+                )
+            index, dtype = split[1], dtype.vec(range_end(lane))
+            vector = splat(vector, range_end(lane))
+        target = UOp(Ops.INDEX, dtype, (buffer, index, *condition), bool(condition))
+        stores.append(UOp(Ops.STORE, store.dtype, (target, vector, *ranges)))
+    return UOp(Ops.GROUP, dtypes.void, tuple(stores))
+
+
+def _expand_reduce(node: UOp, capability: Capability, axis: int) -> UOp:
+    """REDUCE over UPCAST and UNROLL ranges -> REDUCEs over the others, and what joins them.
+
+    UNROLL: the instances are combined in the body, one after the other. UPCAST: an accumulator
+    each, added pairwise after the loop. The lane: one vector accumulator, added across last.
+    """
+    value, op = node.src[0], node.arg
+    bound = bound_ranges(node, *_COPIED)
+    ranges = [rng for rng in node.ended_ranges if rng not in bound]
+    unrolled = _by_number(bound_ranges(node, AxisType.UNROLL))
+    upcast = _by_number(bound_ranges(node, AxisType.UPCAST))
+    lane, source = None, _reduce_lane(node)
+    if source is not None and (width := _lane_width([value], source, capability, axis)) > 1:
+        lane, counter, outer = _split_lane(source, width, axis)
+        value = substitute_open([value], {source: counter})[0]
+        upcast = [rng for rng in upcast if rng is not source] + list(outer)
+    values = []
+    for outer_values in _instances(upcast):
+        for inner_values in _instances(unrolled):
+            values += substitute_open([value], {**outer_values, **inner_values})
+    values = simplify_all(values)
+    if lane is not None:
+        values = [splat(vector, range_end(lane)) for vector in vectorize(values, lane)]
+    alu = reduce_alu(op, value)
+    per_sum = len(values) // max(1, _count(upcast))
+    sums = []
+    for start in range(0, len(values), per_sum):
+        body = fold(lambda a, b: UOp(alu, a.dtype, (a, b)), values[start : start + per_sum])
+        sums.append(UOp(Ops.REDUCE, body.dtype, (body, *ranges), op) if ranges else body)
+    return across_lanes(op, _pairwise(alu, sums))
+
+
+def _count(ranges: Sequence[UOp]) -> int:
+    return fold(lambda total, rng: total * range_end(rng), ranges, 1)
+
+
+def _pairwise(alu: Ops, values: list[UOp]) -> UOp:
+    """All values combined as a balanced tree: value i with value i + n/2 first."""
+    while len(values) > 1:
+        half = (len(values) + 1) // 2
+        joined = [
+            UOp(alu, a.dtype, (a, b)) for a, b in zip(values[:half], values[half:], strict=False)
+        ]
+        values = joined + values[len(joined) : half]
+    return values[0]
+
+
+def _reduce_lane(node: UOp) -> UOp | None:
+    """The UPCAST range of a REDUCE that most reads walk with unit stride, if any does.
+
+    A REDUCE inside another statement's UPCAST range leaves the lane to that statement.
+    """
+    if any(rng.arg[1] in _COPIED for rng in node.open_ranges):
+        return None
+    best, most = None, 0
+    reads = reads_of(node.src[:1])
+    for rng in _by_number(bound_ranges(node, AxisType.UPCAST)):
+        strides = [lane_stride(read, rng) for read in reads if rng in read.open_ranges]
+        even = strides.count(1)
+        if even > most and 2 * even >= len(strides):
+            best, most = rng, even
+    return best
+
+
+# ---- stage 10 ------------------------------------------------------------------------------------
+
+
+def add_local_buffers(sink: UOp, *, only: set[UOp] | None = None) -> UOp:
+    """Stage 10. Goal: local memory is allocated, filled and read explicitly.
+
+    Before: BUFFERIZE(compute, *ranges) whose open ranges say where it is filled. After:
+    AFTER(DEFINE_LOCAL, STORE(INDEX(DEFINE_LOCAL, row-major position), compute, *ranges)), read by
+    INDEXes of one index; hints (CONTIGUOUS, DETACH, …) are gone. A processor without work-items
+    needs no BARRIER. With `only`, just these BUFFERIZEs, and hints stay.
+    """
+    order = toposort(sink)
+    count = sum(node.op is Ops.DEFINE_LOCAL for node in order)
+    new: dict[UOp, UOp] = {}
+    for node in order:
+        copy = UOp(node.op, node.dtype, tuple([new[s] for s in node.src]), node.arg)
+        if node.op is Ops.BUFFERIZE and (only is None or node in only):
+            copy = _filled(copy, count)
+            count += 1
+        elif node.op is Ops.INDEX and node.src[0].op is Ops.BUFFERIZE:
+            if copy.src[0].op is not Ops.BUFFERIZE:
+                copy = _flattened(node, copy)
+        elif only is None and node.op in GroupOp.Identity:
+            copy = copy.src[0]
+        new[node] = copy
+    return new[sink]
+
+
+def _filled(buffer: UOp, number: int) -> UOp:
+    compute, ranges = buffer.src[0], buffer.ended_ranges
+    if buffer.arg.addrspace is not AddrSpace.LOCAL:
+        raise InvalidGraphError(
+            "a BUFFERIZE inside a kernel must be LOCAL", node=buffer, stage="local buffers"
+        )
+    size, position = 1, UOp.const(dtypes.index, 0)
+    for rng in ranges:
+        size *= range_end(rng)
+        position = position * range_end(rng) + rng
+    memory = UOp(Ops.DEFINE_LOCAL, compute.dtype.ptr(AddrSpace.LOCAL), (), (number, size))
+    target = UOp(Ops.INDEX, compute.dtype, (memory, *simplify_all([position])), False)
+    fill = UOp(Ops.STORE, dtypes.void, (target, compute, *ranges))
+    return UOp(Ops.AFTER, memory.dtype, (memory, fill))
+
+
+def _flattened(old: UOp, new: UOp) -> UOp:
+    """The INDEX of a BUFFERIZE -> one of the memory that took its place."""
+    _, indices, gate = index_parts(new)
+    position = UOp.const(dtypes.index, 0)
+    for rng, index in zip(old.src[0].ended_ranges, indices, strict=True):
+        position = position * range_end(rng) + index
+    src = (new.src[0], *simplify_all([position]))
+    return UOp(new.op, new.dtype, src if gate is None else (*src, gate), gate is not None)

@@ -1,0 +1,35 @@
+"""Stage 7: actions on the ranges of a kernel, chosen, checked, applied and recorded."""
+
+from __future__ import annotations
+
+from morok import config
+from morok.ir import KernelInfo, UOp
+from morok.ir.capability import Renderer
+from morok.optimizer.heuristic import choose_opts, tune
+from morok.optimizer.opts import MAX_INSTANCES, Opt, OptOps, apply_opt, parse_opts, replay
+from morok.optimizer.prepare import prepare
+
+__all__ = [
+    "MAX_INSTANCES",
+    "Opt",
+    "OptOps",
+    "apply_opt",
+    "apply_opts",
+    "choose_opts",
+    "parse_opts",
+    "prepare",
+    "replay",
+]
+
+
+def apply_opts(sink: UOp, renderer: Renderer) -> UOp:
+    """Stage 7. Goal: the loops of a kernel suit the target.
+
+    Before: a kernel in the form rangeify makes (LOOP and REDUCE ranges). After: the same values,
+    float sums reassociated; KernelInfo lists the actions, and `replay` repeats them. A kernel that
+    lists actions already is kept as it is; with MOROK_NOOPT no action is applied.
+    """
+    if isinstance(sink.arg, KernelInfo) and sink.arg.applied_opts:
+        return sink
+    sink = prepare(sink)
+    return sink if config.get().noopt else tune(sink, renderer.capability)
