@@ -21,7 +21,7 @@ from libc.string cimport memcpy
 from morok._core.bounds cimport type_limits
 from morok._core.constant cimport const_payload, const_value, is_constant, make_int, make_number
 from morok._core.infer cimport DT_BOOL, DTYPES, OP_CONST, OP_VCONST, OP_VECTORIZE, OPS, dtype_id, infer_dtype
-from morok._core.node cimport intern, peek, swap_provenance, take
+from morok._core.node cimport clear_normal, intern, peek, swap_provenance, take
 from morok._core.types cimport (
     ARG_BOOL,
     ARG_FLOAT,
@@ -72,6 +72,7 @@ cdef enum TestFlag:
     TEST_NUMERIC = 16  # the number iarg, or the float fbits, or the truth value iarg
     TEST_ARG = 32  # the argument (akind, iarg or arg)
     TEST_DTYPE = 64  # lanes of dtype
+    TEST_KINDS = 128  # a dtype of the classes `kinds`
 
 cdef enum InstructionKind:
     CHECK  # test register dst
@@ -228,6 +229,8 @@ cdef int _set_test(Program p, Test *t, dict wanted) except -1:
     t.flags = 0
     _op_mask(wanted.get("ops"), &t.ops0, &t.ops1)
     t.kinds = _kind_mask(wanted.get("kinds"))
+    if "kinds" in wanted:
+        t.flags |= TEST_KINDS
     if "nsrc" in wanted:
         t.nsrc = wanted["nsrc"]
         t.flags |= TEST_NSRC
@@ -411,20 +414,20 @@ cdef class Program:
 # ---- running programs -----------------------------------------------------------------------------
 
 cdef inline bint _passes(Test *t, CNode *x) noexcept:
+    if not ((t.ops1 >> (x.op - 64) if x.op >= 64 else t.ops0 >> x.op) & 1):
+        return False
+    return t.flags == 0 or _passes_rest(t, x)
+
+
+cdef bint _passes_rest(Test *t, CNode *x) noexcept:
+    """Everything but the op."""
     cdef uint8_t akind = 0
     cdef int64_t iarg = 0
-    if x.op < 64:
-        if not (t.ops0 >> x.op) & 1:
-            return False
-    elif not (t.ops1 >> (x.op - 64)) & 1:
-        return False
-    if not _kind_ok(t.kinds, x.dtype):
-        return False
-    if t.flags == 0:
-        return True
     if t.flags & TEST_NSRC and x.nsrc != t.nsrc:
         return False
     if t.flags & TEST_MIN_NSRC and x.nsrc < t.nsrc:
+        return False
+    if t.flags & TEST_KINDS and not _kind_ok(t.kinds, x.dtype):
         return False
     if t.flags & TEST_DTYPE and DTYPES[x.dtype].scalar != t.dtype and x.dtype != t.dtype:
         return False
@@ -647,8 +650,16 @@ cdef object _outer_provenance(CNode *root):
     return outer
 
 
-cdef int _fire(Program p, CNode **reg, PyObject *ctx, CNode **out, uint64_t *entered) except -1:
+cdef inline int _fire(Program p, CNode **reg, PyObject *ctx, CNode **out, uint64_t *entered) except -1:
     """Apply a program whose pattern and guards hold. 1: `out` is a new reference."""
+    cdef CNode *root = reg[0]
+    if p.native != NULL and root.provenance == NULL:
+        return p.native(root, out) and _accept(p, root, out)
+    return _fire_for(p, reg, ctx, out, entered)
+
+
+cdef int _fire_for(Program p, CNode **reg, PyObject *ctx, CNode **out, uint64_t *entered) except -1:
+    """`_fire`, with the root's provenance for new nodes and the rule's name on errors."""
     cdef CNode *root = reg[0]
     cdef bint stamped = root.provenance != NULL and _outer_provenance(root) is None
     try:
@@ -765,7 +776,22 @@ cdef int _run(Program p, CNode *root, PyObject *ctx, CNode **out, uint64_t *ente
 
 # ---- sets of programs -----------------------------------------------------------------------------
 
+cdef uint64_t _source_bits0[128]  # what a source of this op adds to the set of ops among the sources
+cdef uint64_t _source_bits1[128]
 cdef uint64_t _bits_given = 0  # bits of CNode.normal in use
+cdef uint64_t _bits_dead = 0  # bits of sets that are gone: nodes may still carry them
+
+
+cdef int _learn_source_bits() except -1:
+    """One bit an op; VCONST and VECTORIZE may be constants, so they count as CONST too."""
+    cdef int op
+    for op in range(128):
+        _source_bits0[op] = <uint64_t>1 << op if op < 64 else 0
+        _source_bits1[op] = <uint64_t>1 << (op - 64) if op >= 64 else 0
+    for op in (OP_VCONST, OP_VECTORIZE):
+        _source_bits0[op] |= _source_bits0[OP_CONST]
+        _source_bits1[op] |= _source_bits1[OP_CONST]
+    return 0
 
 
 cdef class Matcher:
@@ -791,6 +817,7 @@ cdef class Matcher:
         self.hits = self.tried + len(self.programs)
         self.entered = self.hits + len(self.programs)
         _op_mask(buckets, &self.roots0, &self.roots1)
+        _learn_source_bits()
         for op in range(128):
             self.start[op] = filled
             for index in buckets.get(op, ()):
@@ -806,57 +833,55 @@ cdef class Matcher:
         self.start[128] = filled
 
     def __dealloc__(self):
+        global _bits_dead
+        _bits_dead |= self.bit
         PyMem_Free(self.entries)
         PyMem_Free(self.tried)
 
     cdef uint64_t normal_bit(self) noexcept:
         """The bit of CNode.normal that is this set's alone; 0 if it reads more than the node, or none is left."""
-        global _bits_given
+        global _bits_given, _bits_dead
         if not self.asked:
             self.asked = True
+            if _bits_dead and _bits_given == <uint64_t>0xFFFFFFFFFFFFFFFF:
+                clear_normal(_bits_dead)
+                _bits_given &= ~_bits_dead
+                _bits_dead = 0
             if self.pure and _bits_given != <uint64_t>0xFFFFFFFFFFFFFFFF:
                 self.bit = (_bits_given + 1) & ~_bits_given
                 _bits_given |= self.bit
         return self.bit
 
     cdef int step(self, CNode *n, PyObject *ctx, CNode **out, uint32_t *which) except -1:
-        cdef uint32_t i = self.start[n.op], end = self.start[n.op + 1], k
+        cdef Entry *e = &self.entries[self.start[n.op]]
+        cdef Entry *end = &self.entries[self.start[n.op + 1]]
         cdef uint64_t s0 = 0, s1 = 0
-        cdef Entry *e
-        cdef Program p
+        cdef uint32_t k, kind, kind_first
         cdef int done
-        if i == end:
+        if e == end:
             return 0
+        kind = kind_first = <uint32_t>1 << (DTYPES[n.dtype].kind & 31)
         for k in range(n.nsrc):
-            if n.src[k].op < 64:
-                s0 |= <uint64_t>1 << n.src[k].op
-            else:
-                s1 |= <uint64_t>1 << (n.src[k].op - 64)
-            if n.src[k].op == OP_VCONST or n.src[k].op == OP_VECTORIZE:
-                # it may be a constant: programs that need one must see it
-                if OP_CONST < 64:
-                    s0 |= <uint64_t>1 << OP_CONST
-                else:
-                    s1 |= <uint64_t>1 << (OP_CONST - 64)
-        while i < end:
-            e = &self.entries[i]
-            i += 1
-            if (e.need0 & ~s0) | (e.need1 & ~s1):
+            s0 |= _source_bits0[n.src[k].op]
+            s1 |= _source_bits1[n.src[k].op]
+        if n.nsrc:
+            kind_first = <uint32_t>1 << (DTYPES[n.src[0].dtype].kind & 31)
+        while e != end:
+            if (e.need0 & ~s0) | (e.need1 & ~s1) or not e.kinds & (kind_first if e.first else kind):
+                e += 1
                 continue
-            if not _kind_ok(e.kinds, n.src[0].dtype if e.first and n.nsrc else n.dtype):
-                continue
-            p = <Program>e.program
             self.tried[e.index] += 1
-            if p.native != NULL:
-                done = _fire(p, &n, ctx, out, &self.entered[e.index])
-            elif not _passes(&p.root, n):
-                continue
+            if (<Program>e.program).native != NULL:
+                done = _fire(<Program>e.program, &n, ctx, out, &self.entered[e.index])
+            elif (<Program>e.program).root.flags == 0 or _passes_rest(&(<Program>e.program).root, n):
+                done = _run(<Program>e.program, n, ctx, out, &self.entered[e.index])
             else:
-                done = _run(p, n, ctx, out, &self.entered[e.index])
+                done = 0
             if done:
                 self.hits[e.index] += 1
                 which[0] = e.index
                 return 1
+            e += 1
         return 0
 
     def rewrite(self, root, ctx=None):

@@ -143,9 +143,9 @@ cdef class _Rewrite:
     cdef inline CNode *result(self, CNode *n) noexcept:
         """Its result, borrowed, or NULL while unknown."""
         cdef PtrSlot *s
-        if not ((n.below0 & self.roots0) | (n.below1 & self.roots1)):
-            return n
         if self.bits and (n.normal & self.bits) == self.bits:
+            return n
+        if not ((n.below0 & self.roots0) | (n.below1 & self.roots1)):
             return n
         if n.owner == self.number:
             return n.memo
@@ -240,17 +240,23 @@ cdef class _Rewrite:
     cdef int enter(self, CNode *n, uint32_t step, bint plain) except -1:
         """First sight of `n`: offer it to `before`, then walk its sources."""
         cdef int64_t i
+        cdef Py_ssize_t here
         if self.result(n) != NULL:
             return 0
         if self.before is not None and not plain and self.apply(self.before, n, n, step):
             return 0
-        self.reserve(<Py_ssize_t>n.nsrc + 1)
+        if self.n_frames + n.nsrc + 1 > self.cap_frames:
+            self.reserve(<Py_ssize_t>n.nsrc + 1)
+        here = self.n_frames
         self.push(n, step, LEAVE, plain)
         i = <int64_t>n.nsrc - 1
         while i >= 0:
             if self.result(n.src[i]) == NULL:
                 self.push(n.src[i], 0, ENTER, False)
             i -= 1
+        if self.n_frames == here + 1:
+            self.n_frames = here
+            self.leave(n, step, plain)
         return 0
 
     cdef int leave(self, CNode *n, uint32_t step, bint plain) except -1:
@@ -262,8 +268,6 @@ cdef class _Rewrite:
         cdef uint32_t k
         cdef bint changed = False
         cdef object held = None
-        if self.result(n) != NULL:
-            return 0
         for k in range(n.nsrc):
             if self.result(n.src[k]) != n.src[k]:
                 changed = True
@@ -302,7 +306,10 @@ cdef class _Rewrite:
         cdef CNode *next = NULL
         cdef Frame *f
         cdef double start = 0
-        self.reserve(2)
+        if matcher.start[r.op] == matcher.start[r.op + 1]:
+            return 0
+        if self.n_frames + 2 > self.cap_frames:
+            self.reserve(2)
         if self.tracer is not None:
             start = time.perf_counter()
         if not matcher.step(r, <PyObject *>self.ctx, &next, &which):
@@ -341,7 +348,8 @@ cdef class _Rewrite:
             if f.stage == ENTER:
                 self.enter(f.n, f.step, f.plain)
             elif f.stage == LEAVE:
-                self.leave(f.n, f.step, f.plain)
+                if self.result(f.n) == NULL:
+                    self.leave(f.n, f.step, f.plain)
             else:
                 self.finish(&f)
         return self.result(root)
