@@ -1,9 +1,70 @@
-"""morok: a tensor compiler. `import morok as mk`."""
+"""morok: a tensor compiler. `import morok as mk`.
+
+The names below are loaded at their first use, so importing the package alone is quick, and the
+tools run even where the compiled core does not load.
+"""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from morok import config, errors
 from morok.dtype import DType, dtypes
 
-__all__ = ["DType", "config", "dtypes", "errors"]
+if TYPE_CHECKING:
+    from morok import nn, optim
+    from morok.runtime import Device
+    from morok.tensor import (
+        Tensor,
+        enable_grad,
+        initial_seed,
+        is_grad_enabled,
+        manual_seed,
+        no_grad,
+    )
+
 __version__ = "0.1.0"
+__all__ = [
+    "DType",
+    "Device",
+    "Tensor",
+    "config",
+    "dtypes",
+    "enable_grad",
+    "errors",
+    "initial_seed",
+    "is_grad_enabled",
+    "manual_seed",
+    "nn",
+    "no_grad",
+    "optim",
+]
+
+_MODULES = ("nn", "optim")
+_NAMES = {
+    "morok.runtime": ("Device",),
+    "morok.tensor": (
+        "Tensor",
+        "enable_grad",
+        "initial_seed",
+        "is_grad_enabled",
+        "manual_seed",
+        "no_grad",
+    ),
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"morok.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'morok' has no attribute {name!r}")
+    value: object = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,16 +14,13 @@ import os
 import platform
 import shlex
 import shutil
-import stat
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from morok import config
-from morok.errors import ConfigError
+from morok.errors import CompileError, ConfigError, DeviceError
 
 OTHER_VARIABLES = ("MOROK_BUILD",)
 """Variables with our prefix that are read while building, so are in no table here."""
@@ -89,47 +86,18 @@ def check_core() -> Iterable[Finding]:
 
 
 def check_compiler() -> Iterable[Finding]:
-    """Whether a C compiler is found and makes a shared object."""
+    """Whether a C compiler is found and makes a shared object, with the flags kernels get."""
+    from morok.runtime import CCompiler
+
     remedy = "apt-get install gcc, or pip install ziglang, or set MOROK_CC to a C compiler"
-    command = _compiler()
-    if command is None:
-        yield Finding("compiler", False, "no C compiler found", remedy, needed=True)
-        return
-    shown = shlex.join(command)
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "a.c"), Path(folder, "a.so")
-        source.write_text("int answer(void) { return 42; }\n")
-        line = [*command, "-shared", "-fPIC", "-O2", "-o", str(target), str(source)]
-        try:
-            done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            yield Finding("compiler", False, f"{shown}: {error}", remedy, needed=True)
-            return
-        if done.returncode != 0 or not target.exists():
-            said = (done.stderr.strip().splitlines() or ["no message"])[0]
-            yield Finding("compiler", False, f"{shown} fails: {said}", remedy, needed=True)
-            return
-    yield Finding("compiler", True, f"{shown}: {_version(command)}", needed=True)
-
-
-def _compiler() -> tuple[str, ...] | None:
-    """The compiler asked for, else the first one found."""
-    wanted = config.get().cc
-    if wanted is not None:
-        return wanted
-    for name in ("cc", "gcc", "clang"):
-        if shutil.which(name):
-            return (name,)
-    if importlib.util.find_spec("ziglang") is not None:
-        return (sys.executable, "-m", "ziglang", "cc")
-    return None
-
-
-def _version(command: tuple[str, ...]) -> str:
-    done = subprocess.run(
-        [*command, "--version"], capture_output=True, text=True, timeout=60, check=False
-    )
-    return (done.stdout.splitlines() or ["version unknown"])[0]
+    try:
+        compiler = CCompiler()
+        compiler.compile(["int answer(void) { return 42; }"])
+    except (DeviceError, CompileError) as error:
+        yield Finding("compiler", False, str(error), remedy, needed=True)
+    else:
+        text = f"{shlex.join(compiler.command)}: {compiler.target.version}"
+        yield Finding("compiler", True, text, needed=True)
 
 
 def check_cpu() -> Iterable[Finding]:
@@ -158,27 +126,22 @@ def check_cache() -> Iterable[Finding]:
     if limit == 0:
         yield Finding("cache", True, "turned off (MOROK_CACHE_SIZE=0)")
         return
-    if not folder.exists():
-        yield Finding("cache", True, f"{folder}: empty, made at the first use")
+    from morok.runtime import DiskCache
+
+    cache = DiskCache(folder, limit)
+    entries, size = cache.size()
+    if cache.problem is not None:
+        remedy = "set MOROK_CACHE_DIR to a folder that is yours alone"
+        yield Finding("cache", False, f"{folder} is not used: {cache.problem}", remedy)
         return
-    status = folder.stat()
-    if hasattr(os, "getuid") and status.st_uid != os.getuid():
-        remedy = "set MOROK_CACHE_DIR to a folder of your own"
-        yield Finding("cache", False, f"{folder} belongs to another user: not used", remedy)
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        remedy = "set MOROK_CACHE_DIR to a folder you can write to"
+        yield Finding("cache", False, f"{existing} cannot be written", remedy)
         return
-    if stat.S_IMODE(status.st_mode) & 0o077:
-        remedy = f"chmod 700 {shlex.quote(str(folder))}"
-        yield Finding("cache", False, f"{folder} is open to other users: not used", remedy)
-        return
-    if not os.access(folder, os.W_OK | os.X_OK):
-        remedy = f"chmod u+rwx {shlex.quote(str(folder))}"
-        yield Finding("cache", False, f"{folder} cannot be written", remedy)
-        return
-    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    text = f"{folder}: {len(sizes)} files, {_mib(sum(sizes))} of {_mib(limit)}"
-    free = shutil.disk_usage(folder).free
-    remedy = "free some disk space, or set MOROK_CACHE_DIR"
-    yield Finding("cache", free > 100 << 20, f"{text}, {_mib(free)} free on disk", remedy)
+    free = shutil.disk_usage(existing).free
+    text = f"{folder}: {entries} entries, {_mib(size)} of {_mib(limit)}; {_mib(free)} free on disk"
+    yield Finding("cache", free > 100 << 20, text, "free some space, or set MOROK_CACHE_DIR")
 
 
 def _mib(size: int) -> str:
@@ -236,8 +199,8 @@ def main(arguments: list[str]) -> int:
     for check in CHECKS:
         try:
             findings = list(check())
-        except ConfigError:
-            continue  # reported by check_settings; what it decides cannot be looked at
+        except (ConfigError, ImportError):
+            continue  # reported by check_settings and check_core; what they break cannot be seen
         for finding in findings:
             print(finding)
             broken += finding.needed and not finding.ok

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from morok import __main__, config
+from morok.runtime import DiskCache
 from morok.tools import doctor
 
 
@@ -38,7 +39,7 @@ def test_a_missing_compiler_is_fatal_and_says_how_to_get_one(
 
 def test_a_broken_compiler_is_found() -> None:
     with config.override(cc="false"):
-        assert "false fails" in only(doctor.check_compiler()).text
+        assert "false is no working C compiler" in only(doctor.check_compiler()).text
 
 
 def test_settings() -> None:
@@ -63,15 +64,30 @@ def test_a_bad_setting_does_not_stop_the_report() -> None:
 def test_cache_states(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     with config.override(cache_dir=folder):
-        assert "made at the first use" in only(doctor.check_cache()).text
-        folder.mkdir(mode=0o700)
-        (folder / "x").write_bytes(b"1" * (1 << 20))
-        assert "1 files, 1.0 MiB of 1,024.0 MiB" in only(doctor.check_cache()).text
-        folder.chmod(0o755)
+        assert f"{folder}: 0 entries" in only(doctor.check_cache()).text
+        cache = DiskCache(folder, 1 << 30)
+        assert cache.put(b"k" * 16, b"1" * (1 << 20))
+        assert "1 entries, 1.0 MiB of 1,024.0 MiB" in only(doctor.check_cache()).text
+    (tmp_path / "file").write_text("in the way")
+    with config.override(cache_dir=tmp_path / "file"):
         finding = only(doctor.check_cache())
-        assert (finding.ok, finding.remedy) == (False, f"chmod 700 {folder}")
+        assert (finding.ok, finding.needed) == (False, False)
+        assert "is not used" in finding.text
+        assert "MOROK_CACHE_DIR" in finding.remedy
     with config.override(cache_size=0):
         assert "turned off" in only(doctor.check_cache()).text
+
+
+def test_a_broken_core_is_reported_and_does_not_stop_the_report(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "morok._core", None)
+    monkeypatch.setitem(sys.modules, "morok.runtime", None)
+    assert doctor.main([]) == 1
+    report = capsys.readouterr().out
+    assert "FAIL  core" in report
+    assert "setup.py build_ext --inplace" in report
+    assert "ok    cpu" in report
 
 
 def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
