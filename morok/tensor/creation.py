@@ -1,0 +1,168 @@
+"""Tensors out of nothing: constants, counters and masks. They take no memory until realised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+from morok.dtype import DType, Scalar, default_float, default_int, dtypes
+from morok.errors import DTypeError, ShapeError
+from morok.ir import UOp
+from morok.ir.ops import Ops
+from morok.tensor import nodes
+from morok.tensor.base import Number, common_dtype, fail, make_leaf, unique_leaf
+from morok.tensor.indexing import Indexing
+from morok.tensor.nodes import Shape
+from morok.tensor.provenance import stamp
+
+
+def dims_of(args: tuple[Any, ...]) -> Shape:
+    """The shape meant by `zeros(2, 3)` or `zeros((2, 3))`."""
+    if len(args) == 1 and not hasattr(args[0], "__index__"):
+        args = tuple(args[0])
+    shape = tuple(each.__index__() for each in args)
+    if any(n < 0 for n in shape):
+        fail(ShapeError, f"a tensor cannot have shape {shape}")
+    return shape
+
+
+class Creation(Indexing):
+    """Constructors."""
+
+    __slots__ = ()
+
+    @classmethod
+    def _created(cls, uop: UOp, requires_grad: bool = False) -> Self:
+        """A new tensor; a gradient leaf if `requires_grad`."""
+        if not requires_grad:
+            return cls._wrap(uop)
+        if uop.dtype.kind != "f":
+            fail(DTypeError, f"only float tensors have gradients, not {uop.dtype}")
+        tensor = cls._wrap(unique_leaf(uop))
+        tensor._rg = True
+        make_leaf(tensor)
+        return tensor
+
+    @classmethod
+    def full(
+        cls,
+        shape: int | Sequence[int],
+        fill_value: Number,
+        *,
+        dtype: DType | None = None,
+        requires_grad: bool = False,
+    ) -> Self:
+        """`fill_value` everywhere, in its default dtype if none is given."""
+        stamp()
+        dtype = dtype or common_dtype("full", weak=(type(fill_value),))
+        return cls._created(nodes.full(dims_of((shape,)), dtype, fill_value), requires_grad)
+
+    @classmethod
+    def zeros(
+        cls, *shape: int | Sequence[int], dtype: DType | None = None, requires_grad: bool = False
+    ) -> Self:
+        return cls.full(
+            dims_of(shape), 0, dtype=dtype or default_float(), requires_grad=requires_grad
+        )
+
+    @classmethod
+    def ones(
+        cls, *shape: int | Sequence[int], dtype: DType | None = None, requires_grad: bool = False
+    ) -> Self:
+        return cls.full(
+            dims_of(shape), 1, dtype=dtype or default_float(), requires_grad=requires_grad
+        )
+
+    empty = zeros
+
+    def full_like(self, fill_value: Number, *, dtype: DType | None = None) -> Self:
+        return self.full(self.shape, fill_value, dtype=dtype or self.dtype)
+
+    def zeros_like(self, *, dtype: DType | None = None) -> Self:
+        return self.full_like(0, dtype=dtype)
+
+    def ones_like(self, *, dtype: DType | None = None) -> Self:
+        return self.full_like(1, dtype=dtype)
+
+    empty_like = zeros_like
+
+    @classmethod
+    def arange(
+        cls,
+        start: Number,
+        stop: Number | None = None,
+        step: Number = 1,
+        *,
+        dtype: DType | None = None,
+    ) -> Self:
+        """start, start + step … below `stop` (`arange(n)`: 0 to n - 1); ints give the default int."""
+        if stop is None:
+            start, stop = 0, start
+        if step == 0:
+            fail(ShapeError, "arange: a step of 0 never arrives")
+        stamp()
+        whole = all(isinstance(each, int) for each in (start, stop, step))
+        length = max(0, -((start - stop) // step) if whole else math.ceil((stop - start) / step))
+        own = default_int() if whole else default_float()
+        dtype = dtype or own
+        work = dtype if dtype.kind in "iuf" else own
+        out = nodes.iota(int(length), work)
+        if step != 1:
+            out = nodes.alu(Ops.MUL, out, nodes.const(work, step))
+        if start != 0:
+            out = nodes.alu(Ops.ADD, out, nodes.const(work, start))
+        return cls._wrap(nodes.cast(out, dtype))
+
+    @classmethod
+    def linspace(
+        cls, start: Number, end: Number, steps: int = 100, *, dtype: DType | None = None
+    ) -> Self:
+        """`steps` numbers evenly from `start` to `end`, both included."""
+        if steps < 0:
+            fail(ShapeError, f"linspace: {steps} steps")
+        apart = (end - start) / max(steps - 1, 1)
+        out = cls.arange(steps).cast(dtype if dtype and dtype.kind == "f" else default_float())
+        out = out * apart + start
+        return out if dtype is None else out.cast(dtype)
+
+    @classmethod
+    def eye(cls, n: int, m: int | None = None, *, dtype: DType | None = None) -> Self:
+        """Ones on the diagonal of an n by m (or n by n) matrix."""
+        rows, columns = cls.arange(n).unsqueeze(1), cls.arange(n if m is None else m)
+        return (rows == columns).cast(dtype or default_float())
+
+    def _triangle(self, method: str, diagonal: int) -> Self:
+        """Where the column is at most the row plus `diagonal`."""
+        if self.ndim < 2:
+            fail(ShapeError, f"{method}: a matrix is needed, not shape {self.shape}")
+        rows, columns = self.shape[-2:]
+        return self.arange(columns) <= self.arange(rows).unsqueeze(1) + diagonal
+
+    def tril(self, diagonal: int = 0) -> Self:
+        """Zero above a diagonal of the last two dims."""
+        return self._triangle("tril", diagonal).where(self, 0)
+
+    def triu(self, diagonal: int = 0) -> Self:
+        """Zero below a diagonal of the last two dims."""
+        return self._triangle("triu", diagonal - 1).where(0, self)
+
+    def one_hot(self, num_classes: int) -> Self:
+        """A new last dim of length `num_classes`: 1 at the place each int names (int32)."""
+        return self._is_class(num_classes).cast(dtypes.int32)
+
+    def _is_class(self, num_classes: int, dim: int | None = None) -> Self:
+        """For class numbers: True where a new dim (the last one, or `dim`) names the class."""
+        if self.dtype.kind not in "iu":
+            fail(DTypeError, f"class numbers are ints, not {self.dtype}")
+        stamp()
+        rank = self.ndim
+        dim = rank if dim is None else dim
+        at = self.unsqueeze(dim)
+        shape = tuple(num_classes if i == dim else 1 for i in range(rank + 1))
+        classes = nodes.reshape(nodes.iota(num_classes, self.dtype), shape)
+        return at == self._wrap(classes)
+
+    def scalar_like(self, value: Scalar) -> Self:
+        """A 0-d constant of this dtype."""
+        return self._wrap(nodes.const(self.dtype, value))

@@ -1,0 +1,320 @@
+"""Reverse-mode differentiation of tensor graphs: one entry an op, in one table.
+
+An entry holds, for each source, what turns the gradient of a node into that source's. A gradient has
+the shape of its node, or shape () when it is the same everywhere: most losses start so, and much of
+the backward graph then needs no EXPAND. Results are ordinary graphs, so that they can be
+differentiated again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+from morok._core import toposort
+from morok.dtype import acc_dtype
+from morok.errors import InvalidGraphError
+from morok.ir import GroupOp, UOp
+from morok.ir.ops import Ops, ReduceOp
+from morok.tensor import nodes
+from morok.tensor.nodes import alu, const, shape_of, size_of, where
+
+Rule = Callable[[UOp, UOp], UOp]
+"""(gradient of the node, node) -> gradient of one source."""
+
+
+def gradients(root: UOp, seed: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
+    """The gradient of `root`, weighted by `seed`, with respect to each of `targets` it depends on.
+
+    `seed` has the shape of `root` or (). The results have the shapes of the targets.
+    InvalidGraphError for an op on the way that has no entry.
+    """
+    wanted = set(targets)
+    order = toposort(root)
+    reached = _reached(order, wanted)
+    found: dict[UOp, UOp] = {root: seed} if root in reached else {}
+    for node in reversed(order):
+        if node not in reached:
+            continue
+        grad = found.get(node)
+        if grad is None:
+            continue
+        sources = node.src
+        rules = RULES.get(node.op, ())
+        if not rules and any(source in reached for source in sources):
+            raise InvalidGraphError(
+                f"{node.op.name} has no gradient", node=node, rule="differentiable"
+            )
+        for source, rule in zip(sources, rules, strict=False):
+            if rule is None or source not in reached:
+                continue
+            part = rule(grad, node)
+            if node.op in _ELEMENTWISE:
+                part = _met(part, node, source)
+            before = found.get(source)
+            found[source] = part if before is None else _add(before, part)
+    return {target: _spread(found[target], target) for target in wanted if target in found}
+
+
+def _reached(order: list[UOp], wanted: set[UOp]) -> set[UOp]:
+    """The nodes through which a gradient flows to one of `wanted`."""
+    reached: set[UOp] = set()
+    for node in order:
+        if node in wanted:
+            reached.add(node)
+        elif node.op is not Ops.DETACH and node.dtype.kind == "f":
+            for source in node.src:
+                if source in reached:
+                    reached.add(node)
+                    break
+    return reached
+
+
+# Arithmetic on gradients -------------------------------------------------------------------------
+
+
+def _spread(grad: UOp, node: UOp) -> UOp:
+    """`grad` in the shape of its node."""
+    return nodes.broadcast_to(grad, shape_of(node))
+
+
+def _met(grad: UOp, node: UOp, source: UOp) -> UOp:
+    """The gradient of a source of shape () that met a larger one is the sum over all places."""
+    shape = shape_of(node)
+    if source.shape == () and shape != ():
+        if grad.shape == ():
+            return _times(grad, const(grad.dtype, size_of(node)))
+        return nodes.total(grad, range(len(shape)))
+    return grad
+
+
+def _one(u: UOp) -> bool:
+    return u.op is Ops.CONST and u.arg == 1
+
+
+def _times(a: UOp, b: UOp) -> UOp:
+    if _one(a):
+        return b
+    return a if _one(b) else alu(Ops.MUL, a, b)
+
+
+def _add(a: UOp, b: UOp) -> UOp:
+    return alu(Ops.ADD, a, b)
+
+
+def _neg(a: UOp) -> UOp:
+    return alu(Ops.NEG, a)
+
+
+def _over(a: UOp, b: UOp) -> UOp:
+    return alu(Ops.FDIV, a, b)
+
+
+def _scaled(a: UOp, factor: float) -> UOp:
+    return _times(a, const(a.dtype, factor))
+
+
+def _zero(like: UOp) -> UOp:
+    return const(like.dtype, 0)
+
+
+# Rules -------------------------------------------------------------------------------------------
+
+
+def _pass(grad: UOp, node: UOp) -> UOp:
+    return grad
+
+
+def _first(build: Callable[[UOp, UOp, UOp], UOp]) -> tuple[Rule]:
+    """A rule for an op of one source, from (gradient, source, node)."""
+    return (lambda grad, node: build(grad, node.src[0], node),)
+
+
+def _larger(side: int, op: Ops) -> Rule:
+    """MAX and MIN: the gradient goes to the winner, half to each where they tie; NaN, which neither
+    loses nor ties, gets it on both sides (PyTorch)."""
+
+    def rule(grad: UOp, node: UOp) -> UOp:
+        own, other = node.src[side], node.src[1 - side]
+        loses = nodes.compare(op, own, other)
+        ties = nodes.compare(Ops.EQ, own, other)
+        return where(loses, _zero(grad), where(ties, _scaled(grad, 0.5), grad))
+
+    return rule
+
+
+def _power_base(grad: UOp, node: UOp) -> UOp:
+    """b * a**(b-1), and 0 where b is 0 whatever a is."""
+    base, power = node.src
+    less = alu(Ops.SUB, power, const(power.dtype, 1))
+    slope = _times(power, alu(Ops.POW, base, less))
+    still = nodes.compare(Ops.EQ, power, _zero(power))
+    return where(still, _zero(grad), _times(grad, slope))
+
+
+def _power_exponent(grad: UOp, node: UOp) -> UOp:
+    """a**b * log(a), and 0 where a is 0 and b is not negative."""
+    base, power = node.src
+    nothing = alu(
+        Ops.AND,
+        nodes.compare(Ops.EQ, base, _zero(base)),
+        nodes.compare(Ops.GE, power, _zero(power)),
+    )
+    slope = _times(node, alu(Ops.LOG, where(nothing, const(base.dtype, 1), base)))
+    return where(nothing, _zero(grad), _times(grad, slope))
+
+
+def _where_a(grad: UOp, node: UOp) -> UOp:
+    return where(node.src[0], grad, _zero(grad))
+
+
+def _where_b(grad: UOp, node: UOp) -> UOp:
+    return where(node.src[0], _zero(grad), grad)
+
+
+def _reduce_axis(grad: UOp, node: UOp) -> UOp:
+    op, axes = node.arg
+    source = node.src[0]
+    if op is ReduceOp.ADD:
+        return _unreduced(grad, source, axes)
+    return _product(grad, node, axes) if op is ReduceOp.MUL else _extreme(grad, node, axes)
+
+
+def _unreduced(u: UOp, source: UOp, axes: tuple[int, ...]) -> UOp:
+    """A value per result, at every element it was made of; () stays ()."""
+    if u.shape == ():
+        return u
+    shape = shape_of(source)
+    return nodes.expand(nodes.reshape(u, nodes.keep_axes(shape, axes)), shape)
+
+
+def _extreme(grad: UOp, node: UOp, axes: tuple[int, ...]) -> UOp:
+    """Equal extremes share: counted in the accumulation dtype, because halves cannot count."""
+    source = node.src[0]
+    chosen = nodes.compare(Ops.EQ, source, _unreduced(node, source, axes))
+    work = acc_dtype(grad.dtype)
+    count = nodes.reduce(nodes.cast(chosen, work), ReduceOp.ADD, axes)
+    share = nodes.cast(_over(nodes.cast(grad, work), count), grad.dtype)
+    return where(chosen, _unreduced(share, source, axes), _zero(grad))
+
+
+def _product(grad: UOp, node: UOp, axes: tuple[int, ...]) -> UOp:
+    """The product of the others: the whole over the element, or, where exactly one element of a
+    product is 0, that one's is the product of the rest."""
+    source = node.src[0]
+    zero = nodes.compare(Ops.EQ, source, _zero(source))
+    rest = where(zero, const(source.dtype, 1), source)
+    product = nodes.reduce(rest, ReduceOp.MUL, axes)
+    work = acc_dtype(grad.dtype)
+    zeros = nodes.reduce(nodes.cast(zero, work), ReduceOp.ADD, axes)
+    flow = _unreduced(_times(grad, product), source, axes)
+    none = _unreduced(nodes.compare(Ops.EQ, zeros, const(work, 0)), source, axes)
+    one = _unreduced(nodes.compare(Ops.EQ, zeros, const(work, 1)), source, axes)
+    alone = alu(Ops.AND, one, zero)
+    return where(alu(Ops.OR, none, alone), _over(flow, rest), _zero(grad))
+
+
+def _expand(grad: UOp, node: UOp) -> UOp:
+    source = node.src[0]
+    before, after = shape_of(source), shape_of(node)
+    axes = tuple(i for i, n in enumerate(before) if n != after[i])
+    if grad.shape == ():
+        count = math.prod(after[i] for i in axes)
+        return _times(grad, const(grad.dtype, count))
+    return nodes.reshape(nodes.total(grad, axes), before)
+
+
+def _reshape(grad: UOp, node: UOp) -> UOp:
+    return grad if grad.shape == () else nodes.reshape(grad, shape_of(node.src[0]))
+
+
+def _permute(grad: UOp, node: UOp) -> UOp:
+    if grad.shape == ():
+        return grad
+    axes = node.arg
+    return nodes.permute(grad, [axes.index(i) for i in range(len(axes))])
+
+
+def _pad(grad: UOp, node: UOp) -> UOp:
+    if grad.shape == ():
+        return grad
+    begins = node.src[1].arg
+    ends = [b + n for b, n in zip(begins, shape_of(node.src[0]), strict=True)]
+    return nodes.shrink(grad, begins, ends)
+
+
+def _shrink(grad: UOp, node: UOp) -> UOp:
+    begins, ends = node.src[1].arg, node.src[2].arg
+    after = [n - e for n, e in zip(shape_of(node.src[0]), ends, strict=True)]
+    return nodes.pad(_spread(grad, node), begins, after)
+
+
+def _flip(grad: UOp, node: UOp) -> UOp:
+    return grad if grad.shape == () else nodes.flip(grad, node.arg)
+
+
+_PASS: tuple[Rule | None, ...] = (_pass,)
+
+# fmt: off
+RULES: Mapping[Ops, tuple[Rule | None, ...]] = {
+    # movement
+    Ops.RESHAPE: (_reshape,),
+    Ops.EXPAND: (_expand,),
+    Ops.PERMUTE: (_permute,),
+    Ops.PAD: (_pad,),
+    Ops.SHRINK: (_shrink,),
+    Ops.FLIP: (_flip,),
+    # identity
+    Ops.CONTIGUOUS: _PASS,
+    Ops.CONTIGUOUS_BACKWARD: (lambda g, n: alu(Ops.CONTIGUOUS, g),),
+    Ops.PRECAST: _PASS,
+    Ops.NOOP: _PASS,
+    Ops.COPY: _PASS,
+    Ops.AFTER: _PASS,
+    Ops.DETACH: (None,),
+    # reduction
+    Ops.REDUCE_AXIS: (_reduce_axis,),
+    # dtype
+    Ops.CAST: _first(lambda g, x, n: nodes.cast(g, x.dtype)),
+    # one operand
+    Ops.NEG: _first(lambda g, x, n: _neg(g)),
+    Ops.ABS: _first(lambda g, x, n: _times(g, alu(Ops.SIGN, x))),
+    Ops.SQUARE: _first(lambda g, x, n: _times(g, _scaled(x, 2))),
+    Ops.SQRT: _first(lambda g, x, n: _over(g, _scaled(n, 2))),
+    Ops.RSQRT: _first(lambda g, x, n: _times(g, _scaled(_times(n, _times(n, n)), -0.5))),
+    Ops.RECIPROCAL: _first(lambda g, x, n: _neg(_times(g, _times(n, n)))),
+    Ops.EXP: _first(lambda g, x, n: _times(g, n)),
+    Ops.EXP2: _first(lambda g, x, n: _times(g, _scaled(n, math.log(2)))),
+    Ops.LOG: _first(lambda g, x, n: _over(g, x)),
+    Ops.LOG2: _first(lambda g, x, n: _over(g, _scaled(x, math.log(2)))),
+    Ops.SIN: _first(lambda g, x, n: _times(g, alu(Ops.COS, x))),
+    Ops.COS: _first(lambda g, x, n: _neg(_times(g, alu(Ops.SIN, x)))),
+    Ops.TAN: _first(lambda g, x, n: _times(g, _add(_times(n, n), const(n.dtype, 1)))),
+    Ops.ERF: _first(lambda g, x, n: _times(
+        g, _scaled(alu(Ops.EXP, _neg(_times(x, x))), 2 / math.sqrt(math.pi)))),
+    # steps: their slope is 0 wherever they have one
+    Ops.FLOOR: (None,), Ops.CEIL: (None,), Ops.TRUNC: (None,), Ops.ROUND: (None,),
+    Ops.SIGN: (None,), Ops.BITCAST: (None,),
+    # two operands
+    Ops.ADD: (_pass, _pass),
+    Ops.SUB: (_pass, lambda g, n: _neg(g)),
+    Ops.MUL: (lambda g, n: _times(g, n.src[1]), lambda g, n: _times(g, n.src[0])),
+    Ops.FDIV: (lambda g, n: _over(g, n.src[1]),
+               lambda g, n: _neg(_over(_times(g, n), n.src[1]))),
+    Ops.POW: (_power_base, _power_exponent),
+    Ops.MAX: (_larger(0, Ops.LT), _larger(1, Ops.LT)),
+    Ops.MIN: (_larger(0, Ops.GT), _larger(1, Ops.GT)),
+    Ops.FLOORDIV: (None, None),
+    Ops.IDIV: (None, None),
+    Ops.FLOORMOD: (_pass, lambda g, n: _neg(_times(g, alu(Ops.FLOOR, _over(*n.src))))),
+    Ops.MOD: (_pass, lambda g, n: _neg(_times(g, alu(Ops.TRUNC, _over(*n.src))))),
+    # three operands
+    Ops.WHERE: (None, _where_a, _where_b),
+    Ops.MULACC: (lambda g, n: _times(g, n.src[1]), lambda g, n: _times(g, n.src[0]), _pass),
+}
+# fmt: on
+"""op -> for each source, how its gradient follows; None where none flows."""
+
+_ELEMENTWISE = frozenset(
+    op for op in RULES if op not in GroupOp.Movement and op is not Ops.REDUCE_AXIS
+)

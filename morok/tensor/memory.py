@@ -1,0 +1,279 @@
+"""Between lazy tensors and memory: arrays in and out, realising, and writes in program order.
+
+A BUFFER node names one version of some memory. A realised value is a *view*: a BUFFER, or a RESHAPE of
+one. It stands in `tensor.uop` itself, or, where gradients still need the graph, in
+`tensor.uop.realized`.
+
+A write (`assign`) changes only what `tensor.uop` means; the memory it is bound for stands in
+`tensor._home` until the tensor is realised. Lazy tensors that read the old version hold its BUFFER
+in their graphs, so they cannot see the new one. When the write is carried out, memory is re-used only
+if nobody else holds the old contents; lazy readers are computed in the same schedule.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet, ref
+
+import numpy as np
+import numpy.typing as npt
+
+from morok import engine
+from morok._core import toposort
+from morok.dtype import DType, Scalar, dtypes, from_numpy, to_numpy
+from morok.engine import buffers
+from morok.engine.buffers import base_of, hold
+from morok.engine.buffers import is_buffer_view as is_view
+from morok.ir import DeviceSpec, GroupOp, UOp
+from morok.ir.ops import Ops
+from morok.tensor import nodes
+from morok.tensor.base import Base, all_tensors, remark
+
+_device = DeviceSpec("CPU")
+_lock = threading.RLock()
+_external: WeakSet[UOp] = WeakSet()
+"""BUFFERs on memory that belongs to somebody else."""
+_lent: WeakKeyDictionary[UOp, list[ref[npt.NDArray[Any]]]] = WeakKeyDictionary()
+"""For a BUFFER, the arrays that show its memory to the user."""
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+# Arrays in ---------------------------------------------------------------------------------------
+
+
+def copied(array: npt.NDArray[Any]) -> UOp:
+    """A value in memory of its own with the contents of `array`, which has a dtype morok knows."""
+    dtype = from_numpy(array.dtype)
+    if array.size == 0:
+        return nodes.full(array.shape, dtype, 0)
+    buffer = buffers.new_buffer(dtype, array.size, _device)
+    buffers.buffer_of(buffer).view(array.dtype, array.shape)[...] = array
+    return nodes.reshape(buffer, array.shape)
+
+
+def number(dtype: DType, value: Scalar) -> UOp:
+    """A 0-d value in memory: unlike a constant, another number compiles nothing new."""
+    return copied(np.array(value, to_numpy(dtype)))
+
+
+def aliased(array: npt.NDArray[Any]) -> UOp:
+    """The memory of a C-contiguous `array` as a value; the array is kept alive."""
+    if array.size == 0:
+        return nodes.full(array.shape, from_numpy(array.dtype), 0)
+    buffer = buffers.from_memory(array)
+    _external.add(buffer)
+    return nodes.reshape(buffer, array.shape)
+
+
+# Arrays out --------------------------------------------------------------------------------------
+
+
+def array_of(tensor: Base) -> npt.NDArray[Any]:
+    """The contents, realised, as a read-only array that shows the memory itself."""
+    dtype = to_numpy(tensor.dtype)
+    shape = tensor.shape
+    with _lock:
+        realize([tensor])
+        view = memory_of(tensor)
+        if view is None:  # no elements
+            return np.empty(shape, dtype)
+        base = base_of(view)
+        array: npt.NDArray[Any] = buffers.buffer_of(base).view(dtype, shape)
+        array.flags.writeable = False
+        shown = [lent for lent in _lent.get(base, ()) if lent() is not None]
+        _lent[base] = [*shown, ref(array)]
+    return array
+
+
+# What is in memory -------------------------------------------------------------------------------
+
+
+def memory_of(tensor: Base) -> UOp | None:
+    """The view that holds a tensor's present value, None while it is lazy."""
+    u = tensor.uop
+    return u if is_view(u) else u.realized
+
+
+def _seen_through(u: UOp) -> UOp | None:
+    """The view in which the value of `u` stands already: behind identities and reshapes."""
+    shape = nodes.shape_of(u)
+    while not is_view(u):
+        if u.realized is not None:
+            u = u.realized
+        elif u.op is Ops.RESHAPE or u.op in GroupOp.Identity:
+            u = u.src[0]
+        else:
+            return None
+    return nodes.reshape(base_of(u), shape)
+
+
+def home_of(tensor: Base) -> UOp | None:
+    """The memory that an `assign` to this tensor may write, None where it has none of its own."""
+    if tensor._home is not None:
+        return tensor._home
+    view = memory_of(tensor)
+    if view is None or (base_of(view) in _external and not tensor._alias):
+        return None
+    return view
+
+
+def _settled(tensor: Base) -> bool:
+    return tensor._home is None and (memory_of(tensor) is not None or 0 in tensor.shape)
+
+
+# Realising ---------------------------------------------------------------------------------------
+
+_Owners = list[tuple[Base, UOp]]
+"""Tensors that wait for a root, and what their `uop` was when the schedule was planned."""
+
+
+def realize(tensors: Iterable[Base]) -> None:
+    """Compute tensors and carry out their pending writes, all in one schedule.
+
+    After an error every tensor is as it was.
+    """
+    with _lock:
+        work = {id(tensor): tensor for tensor in tensors if not _settled(tensor)}
+        if not work:
+            return
+        written: set[UOp] = set()
+        if any(tensor._home is not None for tensor in work.values()):
+            written = _plan_writes(work)
+        roots: dict[UOp, _Owners] = {}
+        for tensor in work.values():
+            home, value = tensor._home, tensor.uop
+            if home is not None and base_of(home) in written and value is not home:
+                store = UOp(Ops.STORE, dtypes.void, (home, value))
+                root = UOp(Ops.AFTER, home.dtype, (home, store))
+            else:
+                view = memory_of(tensor) or _seen_through(value)
+                if view is not None:  # the value stands in memory already
+                    if value is not view and value.realized is None:
+                        hold(value, view)
+                    tensor._home = None
+                    continue
+                root = value
+            roots.setdefault(root, []).append((tensor, value))
+        if roots:
+            _settle(roots, engine.realize(list(roots)))
+
+
+def _plan_writes(work: dict[int, Base]) -> set[UOp]:
+    """The BUFFERs that this schedule may overwrite. Adds to `work` the lazy tensors that read them,
+    and moves out what would be lost in memory that must be overwritten."""
+    others = [tensor for tensor in all_tensors() if id(tensor) not in work]
+    while True:
+        targets: dict[UOp, Base] = {}
+        for tensor in work.values():
+            if tensor._home is not None:
+                base = base_of(tensor._home)
+                if base not in targets or tensor._alias:
+                    targets[base] = tensor
+        readers = [
+            other
+            for other in others
+            if (other._home is not None or memory_of(other) is None)
+            and _reads(other.uop, targets)
+        ]
+        if not readers:
+            break
+        work.update((id(reader), reader) for reader in readers)
+        others = [other for other in others if id(other) not in work]
+    shared: dict[UOp, list[Base]] = {}
+    for tensor in (*others, *work.values()):
+        for view in {memory_of(tensor), tensor._home}:
+            if view is not None and targets.get(base_of(view)) not in (None, tensor):
+                shared.setdefault(base_of(view), []).append(tensor)
+    written = set()
+    for base, owner in targets.items():
+        if owner._alias:
+            for sharer in shared.get(base, ()):
+                _move_out(sharer, base)
+            written.add(base)
+        elif base not in shared and base not in _external and not _shown(base):
+            written.add(base)
+    return written
+
+
+def _move_out(sharer: Base, base: UOp) -> None:
+    """A tensor whose value stands in memory about to be overwritten gets a copy of its own."""
+    view = memory_of(sharer)
+    if view is None or base_of(view) is not base:
+        return
+    place = nodes.reshape(_duplicate(base), sharer.shape)
+    if sharer.uop is view:
+        sharer.uop = place
+        remark(sharer)
+    else:
+        hold(sharer.uop, place)
+
+
+def _duplicate(base: UOp) -> UOp:
+    """A BUFFER of its own with the contents of `base`."""
+    copy = buffers.new_buffer(base.dtype, nodes.size_of(base), _device)
+    buffers.buffer_of(copy).view(np.uint8)[:] = buffers.buffer_of(base).view(np.uint8)
+    return copy
+
+
+def _shown(base: UOp) -> bool:
+    """Whether the user holds an array of this memory: it must not change under his hands."""
+    return any(array() is not None for array in _lent.get(base, ()))
+
+
+def _reads(u: UOp, targets: dict[UOp, Base]) -> bool:
+    """Whether computing `u` reads the memory of one of `targets`."""
+    hit = False
+
+    def stop(node: UOp) -> bool:
+        nonlocal hit
+        view = node.realized
+        if view is None:
+            return False
+        hit = hit or base_of(view) in targets
+        return True
+
+    order = toposort(u, stop=stop)
+    return hit or not targets.keys().isdisjoint(order)
+
+
+def _settle(roots: dict[UOp, _Owners], views: Sequence[UOp]) -> None:
+    """Point tensors at the memory that now holds them."""
+    taken: set[int] = set()
+    for (root, owners), view in zip(roots.items(), views, strict=True):
+        written = root.op is Ops.AFTER
+        memory = id(buffers.buffer_of(base_of(view)))
+        if written:
+            _rename(base_of(root.src[0]), base_of(view))
+        elif memory in taken:  # roots that are equal but for their marks were computed once
+            view = nodes.reshape(_duplicate(base_of(view)), nodes.shape_of(root))
+            root.realized = None
+        taken.add(memory)
+        for tensor, value in owners:
+            if not is_view(value) and value.realized is None:
+                hold(value, view)
+            if tensor.uop is not value:  # another thread assigned meanwhile
+                if written and tensor._home is root.src[0]:
+                    tensor._home = view
+                continue
+            tensor._home = None
+            # A graph is kept where gradients flow through it.
+            if not tensor._rg or tensor._marks is not None:
+                tensor.uop = view
+                remark(tensor)
+
+
+def _rename(old: UOp, new: UOp) -> None:
+    """The version `old` of some memory is gone, `new` took its place."""
+    if old in _external:
+        _external.discard(old)
+        _external.add(new)

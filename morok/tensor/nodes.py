@@ -1,0 +1,150 @@
+"""Tensor-level nodes: the few shapes of graph that Tensor methods and gradient rules are made of.
+
+Everything here takes and gives UOps that have a shape; nothing checks what users wrote (methods do,
+so that the error can name the method). A node of shape () goes with any shape in elementwise ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+
+from morok.dtype import DType, Scalar, acc_dtype, cast_value, dtypes
+from morok.ir import UOp
+from morok.ir.ops import AddrSpace, AxisId, AxisType, BufferizeOpts, Ops, ReduceOp
+
+Shape = tuple[int, ...]
+
+
+@lru_cache(maxsize=4096)
+def dims(shape: Shape) -> UOp:
+    """The shape operand of a movement op."""
+    return UOp.shape_const(shape)
+
+
+def const(dtype: DType, value: Scalar) -> UOp:
+    """`value`, cast as page 7.2 casts, as a constant that goes with any shape."""
+    return UOp.const(dtype, cast_value(value, dtype))
+
+
+def cast(u: UOp, dtype: DType) -> UOp:
+    return u if u.dtype is dtype else UOp(Ops.CAST, dtype, (u,))
+
+
+def alu(op: Ops, *src: UOp) -> UOp:
+    """An elementwise op whose dtype is that of its first source."""
+    return UOp(op, src[0].dtype, src)
+
+
+def compare(op: Ops, a: UOp, b: UOp) -> UOp:
+    return UOp(op, dtypes.bool_, (a, b))
+
+
+def where(condition: UOp, a: UOp, b: UOp) -> UOp:
+    return UOp(Ops.WHERE, a.dtype, (condition, a, b))
+
+
+def reshape(u: UOp, shape: Shape) -> UOp:
+    return u if u.shape == shape else UOp(Ops.RESHAPE, u.dtype, (u, dims(shape)))
+
+
+def expand(u: UOp, shape: Shape) -> UOp:
+    return u if u.shape == shape else UOp(Ops.EXPAND, u.dtype, (u, dims(shape)))
+
+
+def broadcast_to(u: UOp, shape: Shape) -> UOp:
+    """`u` with NumPy's rules: dims of size 1 put in front, then expanded."""
+    own = shape_of(u)
+    if own == shape:
+        return u
+    if len(own) < len(shape):
+        u = reshape(u, (1,) * (len(shape) - len(own)) + own)
+    return expand(u, shape)
+
+
+def permute(u: UOp, axes: Sequence[int]) -> UOp:
+    axes = tuple(axes)
+    if axes == tuple(range(len(axes))):
+        return u
+    return UOp(Ops.PERMUTE, u.dtype, (u,), axes)
+
+
+def shrink(u: UOp, begins: Sequence[int], ends: Sequence[int]) -> UOp:
+    begins, ends = tuple(begins), tuple(ends)
+    if ends == u.shape and not any(begins):
+        return u
+    return UOp(Ops.SHRINK, u.dtype, (u, dims(begins), dims(ends)))
+
+
+def pad(u: UOp, begins: Sequence[int], ends: Sequence[int]) -> UOp:
+    """Zeros around `u`. An empty `u` contributes nothing, so the result is a constant."""
+    begins, ends = tuple(begins), tuple(ends)
+    if not any(begins) and not any(ends):
+        return u
+    own = shape_of(u)
+    if 0 in own:
+        return full(tuple(b + n + e for b, n, e in zip(begins, own, ends, strict=True)), u.dtype, 0)
+    return UOp(Ops.PAD, u.dtype, (u, dims(begins), dims(ends)))
+
+
+def flip(u: UOp, flags: Sequence[bool]) -> UOp:
+    return UOp(Ops.FLIP, u.dtype, (u,), tuple(flags)) if any(flags) else u
+
+
+def full(shape: Shape, dtype: DType, value: Scalar) -> UOp:
+    """One value everywhere."""
+    u = const(dtype, value)
+    return expand(reshape(u, (1,) * len(shape)), shape) if shape else u
+
+
+def reduce(u: UOp, op: ReduceOp, axes: Sequence[int]) -> UOp:
+    """`u` reduced over `axes`, which are dropped. Axes of size 1 only disappear; over an axis of
+    size 0 the result is the identity of `op`."""
+    own = shape_of(u)
+    left = tuple(n for axis, n in enumerate(own) if axis not in axes)
+    if 0 in own:
+        return full(left, u.dtype, op.identity(u.dtype))
+    real = tuple(sorted(axis for axis in axes if own[axis] != 1))
+    if real:
+        u = UOp(Ops.REDUCE_AXIS, u.dtype, (u,), (op, real))
+    return reshape(u, left)
+
+
+def total(u: UOp, axes: Sequence[int]) -> UOp:
+    """The sum over `axes`, which are dropped, accumulated in `acc_dtype` and given in u's dtype."""
+    dtype = u.dtype
+    return cast(reduce(cast(u, acc_dtype(dtype)), ReduceOp.ADD, axes), dtype)
+
+
+def keep_axes(shape: Shape, axes: Sequence[int]) -> Shape:
+    """`shape` with the reduced axes kept as 1."""
+    return tuple(1 if axis in axes else n for axis, n in enumerate(shape))
+
+
+def iota(length: int, dtype: DType) -> UOp:
+    """0, 1 … length-1 as a vector: a loop counter laid out along its own axis."""
+    if length == 0:
+        return full((0,), dtype, 0)
+    counter = UOp(
+        Ops.RANGE,
+        dtypes.index,
+        (UOp.const(dtypes.index, length),),
+        (AxisId(0, False), AxisType.LOOP),
+    )
+    return UOp(Ops.BUFFERIZE, dtype, (cast(counter, dtype), counter), _INLINED)
+
+
+_INLINED = BufferizeOpts(device=None, addrspace=AddrSpace.GLOBAL, removable=True)
+
+
+def shape_of(u: UOp) -> Shape:
+    """The shape of a node that has one."""
+    shape = u.shape
+    assert shape is not None, "a tensor-level node has a shape"
+    return shape
+
+
+def size_of(u: UOp) -> int:
+    return prod(shape_of(u))
+

@@ -1,0 +1,319 @@
+"""Reductions: sums, extremes and what is made of them.
+
+Every one takes `dim` (or NumPy's `axis`): an int, several, or None for all, and `keepdim` (or
+`keepdims`) to leave the reduced dims in place with length 1. Accumulation follows page 7.2: narrow
+ints and bool in 32 bits, halves in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Self
+
+from morok.dtype import DType, acc_dtype, default_float, dtypes, sum_dtype
+from morok.errors import ShapeError
+from morok.ir.ops import Ops, ReduceOp
+from morok.tensor import nodes
+from morok.tensor.base import fail
+from morok.tensor.casting import Casting
+from morok.tensor.nodes import Shape
+from morok.tensor.provenance import stamp
+
+Dims = int | Sequence[int] | None
+
+
+class Reduce(Casting):
+    """Methods that reduce dims."""
+
+    __slots__ = ()
+
+    def _reduced(
+        self,
+        op: ReduceOp,
+        method: str,
+        dim: Dims,
+        keepdim: bool,
+        work: DType | None = None,
+        result: DType | None = None,
+    ) -> Self:
+        """Reduced with `op`, computed in dtype `work` and returned in `result`."""
+        stamp()
+        u = self.uop
+        axes = self._axes(method, dim)
+        before = nodes.shape_of(u)
+        if 0 in before and op in (ReduceOp.MAX, ReduceOp.MIN) and any(before[a] == 0 for a in axes):
+            fail(ShapeError, f"{method}: nothing to choose from along {axes} of shape {before}")
+        work = work or u.dtype
+        u = nodes.cast(nodes.reduce(nodes.cast(u, work), op, axes), result or work)
+        if keepdim:
+            u = nodes.reshape(u, nodes.keep_axes(before, axes))
+        return self._wrap(u, self._rg and u.dtype.kind == "f")
+
+    # sums and products ---------------------------------------------------------------------------
+
+    def sum(
+        self,
+        dim: Dims = None,
+        keepdim: bool = False,
+        *,
+        dtype: DType | None = None,
+        axis: Dims = None,
+        keepdims: bool = False,
+    ) -> Self:
+        """The sum; of nothing it is 0. `dtype` converts first."""
+        start = self if dtype is None else self.cast(dtype)
+        own = start.dtype
+        dim = dim if axis is None else axis
+        work, result = acc_dtype(own), sum_dtype(own)
+        return start._reduced(ReduceOp.ADD, "sum", dim, keepdim or keepdims, work, result)
+
+    def prod(
+        self,
+        dim: Dims = None,
+        keepdim: bool = False,
+        *,
+        dtype: DType | None = None,
+        axis: Dims = None,
+        keepdims: bool = False,
+    ) -> Self:
+        """The product; of nothing it is 1. `dtype` converts first."""
+        start = self if dtype is None else self.cast(dtype)
+        own = start.dtype
+        dim = dim if axis is None else axis
+        work, result = acc_dtype(own), sum_dtype(own)
+        return start._reduced(ReduceOp.MUL, "prod", dim, keepdim or keepdims, work, result)
+
+    def _count(self, method: str, dim: Dims) -> int:
+        """How many elements one result is made of."""
+        return math.prod(self.shape[axis] for axis in self._axes(method, dim))
+
+    def mean(
+        self,
+        dim: Dims = None,
+        keepdim: bool = False,
+        *,
+        axis: Dims = None,
+        keepdims: bool = False,
+    ) -> Self:
+        """The mean, a float; of nothing it is NaN."""
+        dim = dim if axis is None else axis
+        own = self.dtype if self.dtype.kind == "f" else default_float()
+        work = acc_dtype(own)
+        total = self.cast(work)._reduced(ReduceOp.ADD, "mean", dim, keepdim or keepdims)
+        return (total / self._count("mean", dim)).cast(own)
+
+    def var(
+        self,
+        dim: Dims = None,
+        correction: int = 1,
+        keepdim: bool = False,
+        *,
+        axis: Dims = None,
+        keepdims: bool = False,
+    ) -> Self:
+        """The variance: squared distances from the mean over n - correction (NaN for 0 / 0)."""
+        dim = dim if axis is None else axis
+        own = self.dtype if self.dtype.kind == "f" else default_float()
+        wide = self.cast(acc_dtype(own))
+        apart = wide - wide.mean(dim, keepdim=True)
+        total = (apart * apart)._reduced(ReduceOp.ADD, "var", dim, keepdim or keepdims)
+        return (total / max(self._count("var", dim) - correction, 0)).cast(own)
+
+    def std(
+        self,
+        dim: Dims = None,
+        correction: int = 1,
+        keepdim: bool = False,
+        *,
+        axis: Dims = None,
+        keepdims: bool = False,
+    ) -> Self:
+        """The square root of the variance; its gradient at 0 is 0, as PyTorch's."""
+        dim = dim if axis is None else axis
+        return self.var(dim, correction, keepdim or keepdims)._root()
+
+    def _root(self) -> Self:
+        """The square root, with gradient 0 at 0."""
+        zero = self == 0
+        return zero.where(0.0, zero.where(1.0, self).sqrt())
+
+    def norm(
+        self,
+        p: float = 2,
+        dim: Dims = None,
+        keepdim: bool = False,
+        *,
+        axis: Dims = None,
+        keepdims: bool = False,
+    ) -> Self:
+        """The p-norm; `math.inf` and `-math.inf` give the extremes, 0 counts what is not zero. The
+        gradient of the 2-norm at 0 is 0."""
+        dim, keep = dim if axis is None else axis, keepdim or keepdims
+        if p == 2:
+            return (self * self).sum(dim, keep)._root()
+        if p == math.inf:
+            return abs(self).max(dim, keep)
+        if p == -math.inf:
+            return abs(self).min(dim, keep)
+        if p == 0:
+            return (self != 0).cast(self.dtype).sum(dim, keep)
+        if p == 1:
+            return abs(self).sum(dim, keep)
+        return (abs(self) ** p).sum(dim, keep) ** (1 / p)
+
+    # extremes ------------------------------------------------------------------------------------
+
+    def max(
+        self,
+        dim: Dims = None,
+        keepdim: bool = False,
+        *,
+        axis: Dims = None,
+        keepdims: bool = False,
+    ) -> Self:
+        """The largest element, NaN if there is one. Equal largest elements share the gradient."""
+        dim = dim if axis is None else axis
+        return self._reduced(ReduceOp.MAX, "max", dim, keepdim or keepdims)
+
+    def min(
+        self,
+        dim: Dims = None,
+        keepdim: bool = False,
+        *,
+        axis: Dims = None,
+        keepdims: bool = False,
+    ) -> Self:
+        """The smallest element, NaN if there is one. Equal smallest elements share the gradient."""
+        dim = dim if axis is None else axis
+        return self._reduced(ReduceOp.MIN, "min", dim, keepdim or keepdims)
+
+    amax, amin = max, min
+
+    def _argument(self, op: ReduceOp, method: str, dim: int | None, keepdim: bool) -> Self:
+        """The first place, in logical order, of an extreme; of a NaN if there is one."""
+        if dim is None:
+            flat = self.reshape(self.numel())._argument(op, method, 0, False)
+            return flat.reshape((1,) * self.ndim) if keepdim else flat
+        axis = self._axis(method, dim)
+        if not self.ndim:
+            return self._wrap(nodes.const(dtypes.int32, 0))
+        stamp()
+        shape = self.shape
+        if shape[axis] == 0:
+            fail(ShapeError, f"{method}: nothing to choose from along axis {axis} of {shape}")
+        u, length = self.uop, shape[axis]
+        kept = nodes.keep_axes(shape, (axis,))
+        best = nodes.broadcast_to(nodes.reshape(nodes.reduce(u, op, (axis,)), kept), shape)
+        found = nodes.compare(Ops.EQ, u, best)
+        if u.dtype.kind == "f":
+            # A NaN wins but does not equal itself; where there is none this adds nothing.
+            found = nodes.alu(Ops.OR, found, nodes.compare(Ops.NE, u, u))
+        along = tuple(length if i == axis else 1 for i in range(len(shape)))
+        place = nodes.broadcast_to(nodes.reshape(nodes.iota(length, dtypes.int32), along), shape)
+        place = nodes.where(found, place, nodes.const(dtypes.int32, length))
+        out = nodes.reduce(place, ReduceOp.MIN, (axis,))
+        return self._wrap(nodes.reshape(out, kept) if keepdim else out)
+
+    def argmax(
+        self, dim: int | None = None, keepdim: bool = False, *, axis: int | None = None
+    ) -> Self:
+        """The first place of the largest element (int32), in the flat tensor without `dim`."""
+        dim = dim if axis is None else axis
+        return self._argument(ReduceOp.MAX, "argmax", dim, keepdim)
+
+    def argmin(
+        self, dim: int | None = None, keepdim: bool = False, *, axis: int | None = None
+    ) -> Self:
+        """The first place of the smallest element (int32), in the flat tensor without `dim`."""
+        dim = dim if axis is None else axis
+        return self._argument(ReduceOp.MIN, "argmin", dim, keepdim)
+
+    # truth ---------------------------------------------------------------------------------------
+
+    def any(
+        self,
+        dim: Dims = None,
+        keepdim: bool = False,
+        *,
+        axis: Dims = None,
+        keepdims: bool = False,
+    ) -> Self:
+        """Whether anything is not zero; of nothing it is False."""
+        dim = dim if axis is None else axis
+        return self._truth(ReduceOp.MAX, dim, keepdim or keepdims)
+
+    def all(
+        self,
+        dim: Dims = None,
+        keepdim: bool = False,
+        *,
+        axis: Dims = None,
+        keepdims: bool = False,
+    ) -> Self:
+        """Whether nothing is zero; of nothing it is True."""
+        dim = dim if axis is None else axis
+        return self._truth(ReduceOp.MIN, dim, keepdim or keepdims)
+
+    def _truth(self, op: ReduceOp, dim: Dims, keepdim: bool) -> Self:
+        stamp()
+        truth = self.uop if self.dtype.kind == "b" else (self != 0).uop
+        axes = self._axes("any" if op is ReduceOp.MAX else "all", dim)
+        out = nodes.reduce(truth, op, axes)
+        if keepdim:
+            out = nodes.reshape(out, nodes.keep_axes(self.shape, axes))
+        return self._wrap(out)
+
+    def count_nonzero(self, dim: Dims = None) -> Self:
+        """How many elements are not zero."""
+        return (self != 0).sum(dim)
+
+    # exponentials --------------------------------------------------------------------------------
+
+    def logsumexp(
+        self,
+        dim: Dims = None,
+        keepdim: bool = False,
+        *,
+        axis: Dims = None,
+        keepdims: bool = False,
+    ) -> Self:
+        """log(sum(exp(x))), without overflow; -inf where all is -inf."""
+        dim = dim if axis is None else axis
+        start = self._floating()
+        top = start.max(dim, keepdim=True).detach()
+        top = (abs(top) == math.inf).where(0.0, top)
+        out = (start - top).exp().sum(dim, keepdim=True).log() + top
+        return out if keepdim or keepdims else out.reshape(self._left(dim))
+
+    def _left(self, dim: Dims) -> Shape:
+        """The shape without the reduced axes."""
+        axes = self._axes("logsumexp", dim)
+        return tuple(n for axis, n in enumerate(self.shape) if axis not in axes)
+
+    def _floating(self) -> Self:
+        return self if self.dtype.kind == "f" else self.cast(default_float())
+
+    def softmax(
+        self, dim: int = -1, dtype: DType | None = None, *, axis: int | None = None
+    ) -> Self:
+        """exp(x) over its sum along `dim`, without overflow."""
+        start = (self if dtype is None else self.cast(dtype))._floating()
+        dim = self._axis("softmax", dim if axis is None else axis)
+        if 0 in self.shape:
+            return start
+        raised = (start - start.max(dim, keepdim=True).detach()).exp()
+        return raised / raised.sum(dim, keepdim=True)
+
+    def log_softmax(
+        self, dim: int = -1, dtype: DType | None = None, *, axis: int | None = None
+    ) -> Self:
+        """The logarithm of softmax, without losing the small ones."""
+        start = (self if dtype is None else self.cast(dtype))._floating()
+        dim = self._axis("log_softmax", dim if axis is None else axis)
+        if 0 in self.shape:
+            return start
+        apart = start - start.max(dim, keepdim=True).detach()
+        return apart - apart.exp().sum(dim, keepdim=True).log()
+
+
