@@ -3,7 +3,6 @@
 This is the face of the package: other packages import from here and not from its modules.
 """
 
-from morok.ir import numeric
 from morok.ir.capability import Capability, Compiler, Renderer
 from morok.ir.checks import check_node
 from morok.ir.fields import FIELD_NAMES, fields_of
@@ -100,7 +99,6 @@ __all__ = [
     "node",
     "not_const",
     "num",
-    "numeric",
     "register_simplifier",
     "same",
     "same_dtype",
