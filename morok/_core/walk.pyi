@@ -1,0 +1,26 @@
+"""Walks over graphs, without recursion. A root is a UOp; `toposort` also takes a sequence of them."""
+
+from collections.abc import Callable, Container, Sequence
+from typing import Any
+
+def toposort(root: Any | Sequence[Any], *, stop: Callable[[Any], bool] | Container[Any] | None = None) -> list[Any]:
+    """Every node below `root` (a UOp or a sequence of UOps), sources before users, each once.
+
+    `stop` is a predicate or a container of nodes: such a node is listed, what lies below it is not entered.
+    """
+
+def backward_slice(root: Any) -> set[Any]:
+    """The set of all nodes below `root`, `root` included."""
+
+def consumers(root: Any) -> dict[Any, list[Any]]:
+    """For each node below `root`, the list of its users (each once), in topological order."""
+
+def substitute(root: Any, replace: dict[Any, Any], *, open_only: bool = False) -> Any:
+    """`root` with each key of `replace` replaced by its value. Replacements are not entered.
+
+    With `open_only` the keys are RANGEs, and a node at which none of them is open is left alone: a loop that
+    some op below has closed is not the one meant.
+    """
+
+def cut_realized(root: Any) -> Any:
+    """`root` with every node that has a realized value replaced by the node that holds it."""
