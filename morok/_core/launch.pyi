@@ -1,4 +1,4 @@
-"""Running machine code: libraries in memory, kernels, and plans that run many kernels in one call."""
+"""Running machine code: libraries in memory, kernels, and plans that run many in one call."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, final
@@ -72,8 +72,8 @@ class ExecutionPlan:
     def run(self, buffers: Iterable[Buffer], vars: Iterable[int] = ()) -> None:  # noqa: A002
         """Runs all kernels with the GIL released; returns when they are done.
 
-        One buffer a slot, each as large as the kernels take it to be (not checked), and one value a
-        variable. InvalidGraphError on a wrong count, OutOfMemoryError if there is no memory to lease.
+        One buffer a slot, each as large as the kernels take it to be (not checked), and one value
+        a variable. InvalidGraphError on a wrong count, OutOfMemoryError if none is left to lease.
         """
 
     def run_profiled(
@@ -81,7 +81,7 @@ class ExecutionPlan:
         buffers: Iterable[Buffer],
         vars: Iterable[int] = (),  # noqa: A002
     ) -> tuple[int, tuple[int, ...]]:
-        """As `run`; returns the start, on the clock of `time.perf_counter_ns`, and each kernel's ns."""
+        """As `run`; gives the start (clock of `time.perf_counter_ns`) and each kernel's ns."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from libc.stdlib cimport calloc, free
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 import os
-import tempfile
 
 from morok._core.memory cimport Buffer, give_block, take_block
 
@@ -71,6 +70,8 @@ cdef void *open_image(bytes image) except? NULL:
                 return handle
         finally:
             os.close(fd)
+    import tempfile  # rarely needed, and slow to import
+
     with tempfile.NamedTemporaryFile(prefix="morok-", suffix=".so") as file:
         file.write(image)
         file.flush()

@@ -1,0 +1,46 @@
+"""Running kernels: devices, memory, compilers, the cache on disk, plans and profiles.
+
+Knows nothing of the IR: C source text goes in, running kernels come out.
+"""
+
+from morok._core import (
+    Buffer,
+    ExecutionPlan,
+    Kernel,
+    Library,
+    clear_pool,
+    memory_stats,
+    reset_peak,
+    set_pool_limit,
+)
+from morok.runtime.build import KernelSource, build_kernels
+from morok.runtime.compiler import CCompiler, Target
+from morok.runtime.device import CpuDevice, Device, DeviceRegistry
+from morok.runtime.diskcache import DiskCache, default_cache
+from morok.runtime.profile import kernel_line, profiling, record, record_kernels, save, span
+
+__all__ = [
+    "Buffer",
+    "CCompiler",
+    "CpuDevice",
+    "Device",
+    "DeviceRegistry",
+    "DiskCache",
+    "ExecutionPlan",
+    "Kernel",
+    "KernelSource",
+    "Library",
+    "Target",
+    "build_kernels",
+    "clear_pool",
+    "default_cache",
+    "kernel_line",
+    "memory_stats",
+    "profiling",
+    "record",
+    "record_kernels",
+    "reset_peak",
+    "save",
+    "set_pool_limit",
+    "span",
+]

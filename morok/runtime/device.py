@@ -1,0 +1,130 @@
+"""The devices of this process: memory, a compiler and a renderer each.
+
+Device["CPU"].allocator.allocate(4096)
+Device["CPU"].build([KernelSource("add", text)])
+Device.list()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from morok import config
+from morok._core import Buffer, Kernel, Library, clear_pool, memory_stats, set_pool_limit
+from morok.errors import DeviceError
+from morok.runtime.build import KernelSource, build_kernels
+from morok.runtime.compiler import CCompiler, Target
+
+if TYPE_CHECKING:
+    from morok.ir import Renderer
+
+
+class CpuAllocator:
+    """Host memory: see `Buffer`."""
+
+    def __init__(self) -> None:
+        set_pool_limit(config.get().pool_size)
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """`nbytes`, not initialised. OutOfMemoryError with the sizes."""
+        return Buffer(nbytes)
+
+    def wrap(self, memory: object) -> Buffer:
+        """The memory of an array or any object with the buffer protocol, in place."""
+        return Buffer.from_object(memory)
+
+    def stats(self) -> dict[str, int]:
+        """Counters of buffers and bytes; see `memory_stats`."""
+        return memory_stats()
+
+    def release(self) -> None:
+        """Gives free memory back to the system."""
+        clear_pool()
+
+
+class CpuDevice:
+    """The machine's own processor.
+
+    `renderer` turns kernels into this device's C: layers above the renderers attach it, see
+    `attach_renderer`.
+    """
+
+    name = "CPU"
+
+    def __init__(self) -> None:
+        self._make_renderer: Callable[[Target], Renderer] | None = None
+        self._renderer: Renderer | None = None
+        self.allocator = CpuAllocator()
+        self._compilers: dict[tuple[str, ...] | None, CCompiler] = {}
+
+    @property
+    def compiler(self) -> CCompiler:
+        """The compiler of the setting `cc`, found at the first use. DeviceError if there is none.
+
+        A failure is not remembered: install a compiler and go on.
+        """
+        wanted = config.get().cc
+        compiler = self._compilers.get(wanted)
+        if compiler is None:  # no lock, which a fork could leave held: asking twice does no harm
+            compiler = self._compilers[wanted] = CCompiler(wanted)
+        return compiler
+
+    @property
+    def renderer(self) -> Renderer:
+        """Renders kernels for this CPU, as the compiler describes it."""
+        if self._renderer is None:
+            if self._make_renderer is None:
+                raise DeviceError(f"no renderer is attached to {self.name}")
+            self._renderer = self._make_renderer(self.compiler.target)
+        return self._renderer
+
+    def attach_renderer(self, make: Callable[[Target], Renderer]) -> None:
+        """Says how the renderer is made, at its first use, for what the compiler targets."""
+        self._make_renderer, self._renderer = make, None
+
+    def load(self, binary: bytes) -> Library:
+        """A compiled binary, ready to run. DeviceError if it is none of this machine's."""
+        return Library(binary)
+
+    def build(self, sources: Sequence[KernelSource]) -> list[Kernel]:
+        """The kernels of `sources`, from the cache or compiled together; see `build_kernels`."""
+        return build_kernels(sources, self.compiler)
+
+    def __repr__(self) -> str:
+        return f"<CpuDevice {self.name}>"
+
+
+class DeviceRegistry:
+    """`Device[name]` is a device, made at its first use; names are not case-sensitive."""
+
+    default = "CPU"
+
+    def __init__(self) -> None:
+        self._makers: dict[str, Callable[[], CpuDevice]] = {"CPU": CpuDevice}
+        self._made: dict[str, CpuDevice] = {}
+
+    def __getitem__(self, name: str) -> CpuDevice:
+        """The device of that name; "CPU:0" is "CPU". DeviceError if there is none."""
+        known = name.upper().removesuffix(":0")
+        if known not in self._makers:
+            import difflib  # slow to import, and only needed here
+
+            near = difflib.get_close_matches(known, self._makers, 1)
+            hint = f", did you mean {near[0]!r}?" if near else ""
+            raise DeviceError(
+                f"there is no device {name!r}{hint} (there are: {', '.join(self._makers)})"
+            )
+        if known not in self._made:
+            self._made.setdefault(known, self._makers[known]())
+        return self._made[known]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.upper().removesuffix(":0") in self._makers
+
+    def list(self) -> list[str]:
+        """The names of all devices."""
+        return [*self._makers]
+
+
+Device = DeviceRegistry()
