@@ -1,5 +1,5 @@
-"""The tensors of a model by name: attributes, and members of lists, tuples and dicts, as deep as they
-go ("layers.0.weight")."""
+"""The tensors of a model by name: attributes, and members of lists, tuples and dicts, however deep
+("layers.0.weight")."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """SGD, Adam and AdamW.
 
-What changes from step to step (the learning rate, the bias corrections) stands in 0-d tensors, so that
-the second step's kernels serve all later ones. A step computes every new parameter and state and
-realises them together.
+What changes from step to step (the learning rate, the bias corrections) stands in 0-d tensors, so
+that the second step's kernels serve all later ones. A step computes every new parameter and state
+and realises them together.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from morok.errors import ShapeError
 from morok.tensor import Tensor, no_grad
@@ -17,8 +17,8 @@ from morok.tensor import Tensor, no_grad
 class Optimizer(ABC):
     """Base of the optimisers.
 
-    Takes the parameters that require gradients (each once) and realises them, so that the first step
-    already has the form of all others. ShapeError when there are none.
+    Takes the parameters that require gradients (each once) and realises them, so that the first
+    step already has the form of all others. ShapeError when there are none.
     """
 
     def __init__(self, params: Iterable[Tensor], lr: float | Tensor) -> None:
@@ -64,6 +64,17 @@ class Optimizer(ABC):
     def _ready(self, *states: dict[int, Tensor]) -> None:
         """Realise parameters and states."""
         Tensor.realize(self._lr, *self.params, *(s for state in states for s in state.values()))
+
+
+class _Age:
+    """The bias corrections 1 - beta**t of parameters that have made t steps."""
+
+    def __init__(self, first: Tensor, second: Tensor) -> None:
+        self.first = first.clone()
+        self.second = second.clone()
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter((self.first, self.second))
 
 
 def _gradient(param: Tensor, weight_decay: float) -> Tensor:
@@ -114,7 +125,7 @@ class SGD(Optimizer):
 
 
 class Adam(Optimizer):
-    """Adam (Kingma and Ba 2015), with PyTorch's place for epsilon. `weight_decay` is an L2 penalty."""
+    """Adam (Kingma and Ba 2015) as PyTorch defines it; `weight_decay` is an L2 penalty."""
 
     decoupled = False
 
@@ -132,31 +143,42 @@ class Adam(Optimizer):
         self.weight_decay = weight_decay
         self.mean = self._zeros()
         self.square = self._zeros()
-        # 1 - beta**t, by c <- c * beta + (1 - beta): nothing cancels, however close beta is to 1.
-        # One pair a parameter: a parameter without gradient does not age.
-        self.correction = {
-            id(param): (Tensor(0.0), Tensor(0.0)) for param in self.params
-        }
+        # Parameters that made the same steps share a pair; without a gradient one does not age.
+        self._age = dict.fromkeys(map(id, self.params), _Age(Tensor(0.0), Tensor(0.0)))
         self._ready(self.mean, self.square)
 
     def _update(self, active: list[Tensor]) -> list[Tensor]:
         first, second = self.betas
-        states: list[Tensor] = []
+        states = self._grown(active)
         for param in active:
             grad = _gradient(param, 0.0 if self.decoupled else self.weight_decay)
             mean, square = self.mean[id(param)], self.square[id(param)]
-            c1, c2 = self.correction[id(param)]
-            c1.assign(c1 * first + (1 - first))
-            c2.assign(c2 * second + (1 - second))
+            age = self._age[id(param)]
             mean.assign(mean * first + grad * (1 - first))
             square.assign(square * second + grad * grad * (1 - second))
-            scale = (square / c2).sqrt() + self.eps
+            scale = (square / age.second).sqrt() + self.eps
             old = param
             if self.decoupled and self.weight_decay:
                 old = param * (1 - self._lr * self.weight_decay)
-            param.assign(old - mean / c1 * self._lr / scale)
-            states += [mean, square, c1, c2]
+            param.assign(old - mean / age.first * self._lr / scale)
+            states += [mean, square]
         return states
+
+    def _grown(self, active: list[Tensor]) -> list[Tensor]:
+        """Let the parameters age by one step; the tensors assigned to."""
+        stepping = {id(param) for param in active}
+        left_behind = {age for key, age in self._age.items() if key not in stepping}
+        grown: dict[_Age, _Age] = {}
+        for key in stepping:
+            age = self._age[key]
+            if age not in grown:
+                grown[age] = _Age(*age) if age in left_behind else age
+            self._age[key] = grown[age]
+        for age in grown.values():
+            for correction, beta in zip(age, self.betas, strict=True):
+                # 1 - beta**t without cancellation, however close beta is to 1.
+                correction.assign(correction * beta + (1 - beta))
+        return [correction for age in grown.values() for correction in age]
 
 
 class AdamW(Adam):

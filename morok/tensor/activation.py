@@ -81,7 +81,7 @@ class Activation(Reduce):
         small = (below.where(x, -x) * 2.0).exp()
         far = (1.0 - small) / (1.0 + small)
         far = below.where(-far, far)
-        central = abs(x) < _TANH_EDGE
+        central = x.abs() < _TANH_EDGE
         near = central.where(x, 0.0)  # keeps the branch not taken, and its gradient, finite
         z = near * near
         if x.dtype is dtypes.float64:
@@ -102,10 +102,10 @@ class Activation(Reduce):
         x = self._floating()
         if approximate == "none":
             return x * ((x * math.sqrt(0.5)).erf() + 1.0) * 0.5
-        if approximate == "tanh":
-            # 0.5 (1 + tanh(y)) is sigmoid(2 y)
-            return x * ((x + x * x * x * 0.044715) * (2 * math.sqrt(2 / math.pi))).sigmoid()
-        fail(ShapeError, f"gelu: approximate is 'none' or 'tanh', not {approximate!r}")
+        if approximate != "tanh":
+            fail(ShapeError, f"gelu: approximate is 'none' or 'tanh', not {approximate!r}")
+        # 0.5 (1 + tanh(y)) is sigmoid(2 y)
+        return x * ((x + x * x * x * 0.044715) * (2 * math.sqrt(2 / math.pi))).sigmoid()
 
     def softplus(self, beta: float = 1.0) -> Self:
         """log(1 + e**(beta x)) / beta"""
@@ -128,12 +128,12 @@ class Activation(Reduce):
 
     def softsign(self) -> Self:
         """x / (1 + |x|)"""
-        return self / (abs(self) + 1.0)
+        return self / (self.abs() + 1.0)
 
     def sinh(self) -> Self:
         """(e**x - e**-x) / 2, by tanh near zero."""
         x = self._floating()
-        near = abs(x) < 1
+        near = x.abs() < 1
         # sinh = 2 t / (1 - t*t) with t = tanh(x / 2)
         t = (near.where(x, 0.0) * 0.5).tanh()
         far = near.where(1.0, x)

@@ -77,8 +77,8 @@ class Autograd(Random):
         if not self._rg:
             fail(
                 ShapeError,
-                "backward: this tensor does not depend on any that requires gradients (created with "
-                "requires_grad=True, outside of no_grad)",
+                "backward: this tensor does not depend on any that requires gradients (created "
+                "with requires_grad=True, and used outside of no_grad)",
             )
         stamp()
         seed = self._seed("backward", gradient)
@@ -93,15 +93,15 @@ class Autograd(Random):
             if not create_graph:
                 grad = nodes.alu(Ops.DETACH, grad)
             new = self._wrap(grad, create_graph)
-            leaf.grad = new if leaf.grad is None else leaf.grad + new  # type: ignore[operator]
+            leaf.grad = new if leaf.grad is None else leaf.grad + new
 
     def _seed(self, method: str, gradient: Self | None) -> UOp:
         if gradient is None:
             if self.numel() != 1:
                 fail(
                     ShapeError,
-                    f"{method}: a tensor of shape {self.shape} is no scalar: reduce it (sum, mean), "
-                    "or give the gradient that flows into it",
+                    f"{method}: a tensor of shape {self.shape} is no scalar: reduce it (sum, "
+                    "mean), or give the gradient that flows into it",
                 )
             return nodes.const(self.dtype, 1)
         if gradient.shape != self.shape:
@@ -143,4 +143,3 @@ class Autograd(Random):
         if not missing:
             return {}
         return {node.realized: node for node in order if node.realized in missing}
-

@@ -1,6 +1,6 @@
-"""What every themed part of `Tensor` stands on: its fields, the registry of living tensors, gradient mode.
+"""What every room of `Tensor` stands on: its fields, the registry of living tensors, gradient mode.
 
-`Tensor` is one class written in rooms: each room is a class that adds one theme to the one before it
+`Tensor` is one class written in rooms: each is a class that adds one theme to the one before it
 (Base, Movement, Elementwise, Reduce, …, Tensor), so that a method may use whatever stands in an
 earlier room, and imports run one way.
 """
@@ -96,7 +96,7 @@ class Base:
     def _axis(self, method: str, axis: int, rank: int | None = None) -> int:
         """`axis` counted from the front; AxisError when there is no such dimension."""
         rank = self.ndim if rank is None else rank
-        if not isinstance(axis, int) and not hasattr(axis, "__index__"):
+        if not hasattr(axis, "__index__"):
             fail(AxisError, f"{method}: an axis is an int, got {axis!r}")
         axis = axis.__index__()
         # A scalar has one axis by courtesy, as in PyTorch.
@@ -124,7 +124,7 @@ _forget = _living.discard
 
 
 def all_tensors() -> list[Base]:
-    """Every living tensor, in no order. What a write must look at before it destroys old contents."""
+    """Every living tensor, in no order: where a write looks for readers of what it destroys."""
     while True:
         try:
             found = [reference() for reference in _living]
@@ -225,7 +225,7 @@ def fail(kind: type[MorokError], message: str) -> NoReturn:
 
 
 def broadcast_shapes(method: str, *shapes: Shape) -> Shape:
-    """The shape in which `shapes` meet by NumPy's rules; ShapeError naming `method` and all of them."""
+    """The shape in which `shapes` meet by NumPy's rules; ShapeError where they do not."""
     rank = max(map(len, shapes))
     out = []
     for axis in range(-rank, 0):

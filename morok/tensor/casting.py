@@ -1,7 +1,7 @@
 """Conversion between dtypes.
 
-The methods called `int`, `float` and `bool` stand in a room of their own: below them in a class body
-those names would no longer be Python's types.
+The methods called `int`, `float` and `bool` stand in a room of their own: below them in a class
+body those names would no longer be Python's types.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Casting(Elementwise):
     __slots__ = ()
 
     def cast(self, dtype: DType) -> Self:
-        """Converted to `dtype`: floats to ints truncate and saturate (NaN is 0), ints wrap, anything
-        but zero is True."""
+        """Converted to `dtype`: floats to ints truncate and saturate (NaN is 0), ints wrap, and
+        anything but zero is True."""
         if self.dtype is dtype:
             return self
         if not isinstance(dtype, DType) or dtype not in dtypes.all:

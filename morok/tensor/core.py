@@ -1,4 +1,4 @@
-"""`Tensor`: construction, reading, writing. The themed rooms it is built of stand beside this file."""
+"""`Tensor`: construction, reading, writing. The other rooms it is built of stand beside this."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Tensor(Autograd):
         uop = _copied(data, dtype) if copied else nodes.cast(data.uop, dtype or data.dtype)
         if requires_grad and uop.dtype.kind != "f":
             fail(DTypeError, f"only float tensors have gradients, not {uop.dtype}")
-        if not requires_grad or not copied or memory.is_view(uop):
+        if not requires_grad or not copied or memory.is_buffer_view(uop):
             self._adopt(uop, False)
         else:
             self._adopt(unique_leaf(uop), False)
@@ -99,7 +99,7 @@ class Tensor(Autograd):
         return {**array.__array_interface__, "data": array.reshape(-1).data}
 
     def __buffer__(self, flags: int) -> memoryview:
-        return memoryview(self.numpy())
+        return memoryview(self.numpy())  # type: ignore[arg-type]
 
     def _plain(self) -> npt.NDArray[Any]:
         """The contents as an array of some NumPy dtype that holds them."""
@@ -120,7 +120,8 @@ class Tensor(Autograd):
         if self.numel() != 1:
             fail(
                 ShapeError,
-                f"bool: a tensor of shape {self.shape} is neither true nor false: use .any() or .all()",
+                f"bool: a tensor of shape {self.shape} is neither true nor false: use .any() or "
+                ".all()",
             )
         return bool(self.item())
 
@@ -300,9 +301,7 @@ class Tensor(Autograd):
         return self.assign(0)
 
 
-_IN_NUMPY = frozenset(
-    dtype.name for dtype in dtypes.all if dtype.kind != "f" or dtype.name in {"float16", "float32", "float64"}
-)
+_IN_NUMPY = frozenset(d.name for d in dtypes.all) - {"bfloat16", "fp8e4m3", "fp8e5m2"}
 _BITS = {8: dtypes.uint8, 16: dtypes.uint16}
 
 
@@ -349,7 +348,7 @@ def _typed(data: Any) -> bool:
 def _default(
     array: npt.NDArray[Any], own: DType, dtype: DType | None
 ) -> tuple[DType, DType | None]:
-    """The dtype in which to copy Python numbers that NumPy read as `own`, and the one to give them."""
+    """The dtype in which to copy Python numbers NumPy read as `own`, and the one to give them."""
     if array.size == 0 and dtype is None:
         return own, default_float()
     if dtype is not None or own.kind == "b":
@@ -367,5 +366,3 @@ def _unpickled(
     made = cls(array)
     made = made if made.dtype is dtype else made.bitcast(dtype)
     return made.requires_grad_() if requires_grad else made
-
-

@@ -96,7 +96,7 @@ class Creation(Indexing):
         *,
         dtype: DType | None = None,
     ) -> Self:
-        """start, start + step … below `stop` (`arange(n)`: 0 to n - 1); ints give the default int."""
+        """start, start + step … below `stop` (`arange(n)` from 0 on); ints give the default int."""
         if stop is None:
             start, stop = 0, start
         if step == 0:

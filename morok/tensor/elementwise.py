@@ -54,7 +54,7 @@ class Elementwise(Movement):
         """
         dtype = self.uop.dtype
         kind = dtype.kind
-        # The common cases, without the lattice: a scalar of the same or a lower kind changes nothing.
+        # The common case, without the lattice: a scalar of the same or a lower kind.
         plain = kind == "f" or (kind in "iu" and type(other) is not float)
         if not plain and not (kind == "b" and type(other) is bool):
             dtype = common_dtype(method, dtype, weak=(type(other),))
@@ -151,11 +151,12 @@ class Elementwise(Movement):
         return self._binary(Ops.FLOORMOD, "remainder", other, True)
 
     def __pow__(self, other: Any) -> Self:
-        """Powers; small whole and half exponents are products, roots and reciprocals, as PyTorch's."""
+        """Powers; small whole and half exponents are products, roots and reciprocals (PyTorch)."""
         if type(other) in _SCALARS:
             special = _POWERS.get(float(other))
             if special is not None and (self.dtype.kind == "f" or other in (1, 2, 3)):
-                return special(self)
+                result: Self = special(self)
+                return result
         return self._binary(Ops.POW, "pow", other)
 
     def __rpow__(self, other: Any) -> Self:
@@ -207,10 +208,10 @@ class Elementwise(Movement):
         return self if self.dtype.kind in "bu" else self._unary(Ops.ABS, floats=False)
 
     def add(self, other: Any, alpha: Number = 1) -> Self:
-        return self + (other if alpha == 1 else other * alpha)
+        return self._binary(Ops.ADD, "add", other if alpha == 1 else other * alpha)
 
     def sub(self, other: Any, alpha: Number = 1) -> Self:
-        return self - (other if alpha == 1 else other * alpha)
+        return self._binary(Ops.SUB, "sub", other if alpha == 1 else other * alpha)
 
     subtract = sub
     mul = multiply = __mul__
@@ -256,25 +257,25 @@ class Elementwise(Movement):
     eq, ne = __eq__, __ne__
 
     def isnan(self) -> Self:
-        return self != self  # noqa: PLR0124 - that is what a NaN is
+        return self.ne(self)  # only a NaN does not equal itself
 
     def isinf(self) -> Self:
-        return abs(self) == math.inf if self.dtype.kind == "f" else self != self
+        return self.abs().eq(math.inf) if self.dtype.kind == "f" else self.ne(self)
 
     def isfinite(self) -> Self:
-        return abs(self) < math.inf if self.dtype.kind == "f" else self == self
+        return self.abs() < math.inf if self.dtype.kind == "f" else self.eq(self)
 
     def logical_not(self) -> Self:
-        return self == 0 if self.dtype.kind != "b" else ~self
+        return self.eq(0) if self.dtype.kind != "b" else ~self
 
     def logical_and(self, other: Self) -> Self:
-        return (self != 0) & (other != 0)
+        return self.ne(0) & other.ne(0)
 
     def logical_or(self, other: Self) -> Self:
-        return (self != 0) | (other != 0)
+        return self.ne(0) | other.ne(0)
 
     def logical_xor(self, other: Self) -> Self:
-        return (self != 0) ^ (other != 0)
+        return self.ne(0) ^ other.ne(0)
 
     # choice --------------------------------------------------------------------------------------
 
@@ -294,7 +295,7 @@ class Elementwise(Movement):
         if self.dtype.kind != "b":
             if not isinstance(x, Elementwise) or x.dtype.kind != "b":
                 fail(DTypeError, f"where: the condition must be a bool tensor, not {self.dtype}")
-            self, x = x, self  # type: ignore[assignment]  # noqa: PLW0642
+            self, x = x, self  # type: ignore[assignment]
         stamp()
         condition = self.uop
         x, y = self._operand("where", x), self._operand("where", y)

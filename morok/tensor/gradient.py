@@ -1,8 +1,8 @@
 """Reverse-mode differentiation of tensor graphs: one entry an op, in one table.
 
-An entry holds, for each source, what turns the gradient of a node into that source's. A gradient has
-the shape of its node, or shape () when it is the same everywhere: most losses start so, and much of
-the backward graph then needs no EXPAND. Results are ordinary graphs, so that they can be
+An entry holds, for each source, what turns the gradient of a node into that source's. A gradient
+has the shape of its node, or shape () when it is the same everywhere: most losses start so, and
+much of the backward graph then needs no EXPAND. Results are ordinary graphs, so that they can be
 differentiated again.
 """
 

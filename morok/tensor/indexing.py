@@ -1,9 +1,9 @@
-"""Basic indexing: ints, slices with steps, None and Ellipsis, all by movement; and its inverse, which
-puts values back where they came from."""
+"""Basic indexing: ints, slices with steps, None and Ellipsis, all by movement; and its inverse,
+which puts values back where they came from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from morok.dtype import dtypes
@@ -65,7 +65,7 @@ def _unpermute(link: UOp, value: UOp) -> UOp:
     return nodes.permute(value, [axes.index(i) for i in range(len(axes))])
 
 
-_INVERSE = {
+_INVERSE: dict[Ops, Callable[[UOp, UOp], UOp]] = {
     Ops.RESHAPE: lambda link, value: nodes.reshape(value, nodes.shape_of(link.src[0])),
     Ops.PERMUTE: _unpermute,
     Ops.PAD: _unpad,

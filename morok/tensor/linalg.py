@@ -33,7 +33,10 @@ class Linalg(Creation):
         left, right = nodes.shape_of(a), nodes.shape_of(b)
         inner = right[-2] if len(right) > 1 else right[-1] if right else None
         if not left or not right or left[-1] != inner:
-            fail(ShapeError, f"matmul: shapes {left} and {right} do not chain: {_reason(left, right)}")
+            fail(
+                ShapeError,
+                f"matmul: shapes {left} and {right}: {_reason(left, right)}",
+            )
         dtype = common_dtype("matmul", a.dtype, b.dtype)
         work = acc_dtype(dtype)
         a, b = nodes.cast(a, work), nodes.cast(b, work)
@@ -57,7 +60,8 @@ class Linalg(Creation):
         out = nodes.reshape(out, kept)
         return self._wrap(out, (self._rg or other._rg) and out.dtype.kind == "f")
 
-    __matmul__ = matmul
+    def __matmul__(self, other: Any) -> Self:
+        return self.matmul(other)
 
     def __rmatmul__(self, other: Any) -> Self:
         left = self._operand("matmul", other)

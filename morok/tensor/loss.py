@@ -37,12 +37,12 @@ class Loss(Window):
     def l1_loss(self, target: Self, reduction: str = "mean") -> Self:
         """The absolute difference."""
         self._same_shape("l1_loss", target)
-        return abs(self - target)._finished("l1_loss", reduction)
+        return (self - target).abs()._finished("l1_loss", reduction)
 
     def huber_loss(self, target: Self, delta: float = 1.0, reduction: str = "mean") -> Self:
         """Half the squared difference up to `delta`, linear beyond (Huber 1964)."""
         self._same_shape("huber_loss", target)
-        apart = abs(self - target)
+        apart = (self - target).abs()
         loss = (apart <= delta).where(apart * apart * 0.5, (apart - 0.5 * delta) * delta)
         return loss._finished("huber_loss", reduction)
 
@@ -131,7 +131,7 @@ class Loss(Window):
             scores = self * weight.reshape(classes)
         # A choice, not a product: -inf of another class must not become NaN.
         loss = -here.where(scores, 0.0).sum(dim)
-        counted = target != ignore_index if _holds(target, ignore_index) else None
+        counted = target.ne(ignore_index) if _holds(target, ignore_index) else None
         if smoothing:
             even = -scores.sum(dim) * (smoothing / shape[dim])
             loss = loss * (1.0 - smoothing) + even

@@ -1,13 +1,13 @@
 """Between lazy tensors and memory: arrays in and out, realising, and writes in program order.
 
-A BUFFER node names one version of some memory. A realised value is a *view*: a BUFFER, or a RESHAPE of
-one. It stands in `tensor.uop` itself, or, where gradients still need the graph, in
+A BUFFER node names one version of some memory. A realised value is a *view*: a BUFFER, or a RESHAPE
+of one. It stands in `tensor.uop` itself, or, where gradients still need the graph, in
 `tensor.uop.realized`.
 
 A write (`assign`) changes only what `tensor.uop` means; the memory it is bound for stands in
 `tensor._home` until the tensor is realised. Lazy tensors that read the old version hold its BUFFER
-in their graphs, so they cannot see the new one. When the write is carried out, memory is re-used only
-if nobody else holds the old contents; lazy readers are computed in the same schedule.
+in their graphs, so they cannot see the new one. When the write is carried out, memory is re-used
+only if nobody else holds the old contents; lazy readers are computed in the same schedule.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from morok import engine
 from morok._core import toposort
 from morok.dtype import DType, Scalar, dtypes, from_numpy, to_numpy
 from morok.engine import buffers
-from morok.engine.buffers import base_of, hold
-from morok.engine.buffers import is_buffer_view as is_view
+from morok.engine.buffers import base_of as base_of
+from morok.engine.buffers import hold as hold
+from morok.engine.buffers import is_buffer_view as is_buffer_view
 from morok.ir import DeviceSpec, GroupOp, UOp
 from morok.ir.ops import Ops
 from morok.tensor import nodes
@@ -101,13 +102,13 @@ def array_of(tensor: Base) -> npt.NDArray[Any]:
 def memory_of(tensor: Base) -> UOp | None:
     """The view that holds a tensor's present value, None while it is lazy."""
     u = tensor.uop
-    return u if is_view(u) else u.realized
+    return u if is_buffer_view(u) else u.realized
 
 
 def _seen_through(u: UOp) -> UOp | None:
     """The view in which the value of `u` stands already: behind identities and reshapes."""
     shape = nodes.shape_of(u)
-    while not is_view(u):
+    while not is_buffer_view(u):
         if u.realized is not None:
             u = u.realized
         elif u.op is Ops.RESHAPE or u.op in GroupOp.Identity:
@@ -182,8 +183,7 @@ def _plan_writes(work: dict[int, Base]) -> set[UOp]:
         readers = [
             other
             for other in others
-            if (other._home is not None or memory_of(other) is None)
-            and _reads(other.uop, targets)
+            if (other._home is not None or memory_of(other) is None) and _reads(other.uop, targets)
         ]
         if not readers:
             break
@@ -259,7 +259,7 @@ def _settle(roots: dict[UOp, _Owners], views: Sequence[UOp]) -> None:
             root.realized = None
         taken.add(memory)
         for tensor, value in owners:
-            if not is_view(value) and value.realized is None:
+            if not is_buffer_view(value) and value.realized is None:
                 hold(value, view)
             if tensor.uop is not value:  # another thread assigned meanwhile
                 if written and tensor._home is root.src[0]:

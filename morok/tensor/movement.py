@@ -73,9 +73,7 @@ class Movement(Base):
         first, last = self._axis("flatten", start_dim), self._axis("flatten", end_dim)
         if first > last:
             fail(AxisError, f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
-        return self.reshape(
-            *shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :]
-        )
+        return self.reshape(*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :])
 
     def ravel(self) -> Self:
         return self.reshape(self.numel())
@@ -99,9 +97,7 @@ class Movement(Base):
     def squeeze(self, dim: int | Sequence[int] | None = None, *, axis: Any = None) -> Self:
         """Without the dims of size 1, or without those of `dim` that have size 1."""
         axes = self._axes("squeeze", dim if dim is not None else axis)
-        return self.reshape(
-            tuple(n for i, n in enumerate(self.shape) if n != 1 or i not in axes)
-        )
+        return self.reshape(tuple(n for i, n in enumerate(self.shape) if n != 1 or i not in axes))
 
     # order ---------------------------------------------------------------------------------------
 
@@ -167,7 +163,7 @@ class Movement(Base):
             length = self.shape[axis]
             cut = length - amount % length if length else 0
             if 0 < cut < length:
-                out = type(out).cat([out._span(axis, cut, length), out._span(axis, 0, cut)], dim=axis)
+                out = out._span(axis, cut, length).cat(out._span(axis, 0, cut), dim=axis)
         return out
 
     # extent --------------------------------------------------------------------------------------
@@ -180,9 +176,7 @@ class Movement(Base):
         if new >= 0 and -1 in wanted[new:]:
             kept = zip(wanted[new:], own, strict=True)
             wanted = wanted[:new] + tuple(n if n != -1 else old for n, old in kept)
-        fits = new >= 0 and all(
-            old in (1, n) for n, old in zip(wanted[new:], own, strict=True)
-        )
+        fits = new >= 0 and all(old in (1, n) for n, old in zip(wanted[new:], own, strict=True))
         if not fits or any(n < 0 for n in wanted):
             fail(ShapeError, f"expand: shape {own} does not broadcast to {wanted}")
         stamp()
@@ -281,6 +275,7 @@ class Movement(Base):
 
         The other dims must agree; dtypes promote.
         """
+        parts: list[Self]
         parts, places = _joined(self, others)
         dim = places[0] if places else dim if axis is None else axis
         first = parts[0]
@@ -292,8 +287,8 @@ class Movement(Base):
             fail(ShapeError, f"cat: shapes {listing} differ outside axis {along}")
         if len(parts) > _CAT_AT_ONCE:
             groups = [parts[i : i + _CAT_AT_ONCE] for i in range(0, len(parts), _CAT_AT_ONCE)]
-            joined = [type(first).cat(group, dim=along).contiguous() for group in groups]
-            return type(first).cat(joined, dim=along)
+            joined = [group[0].cat(*group[1:], dim=along).contiguous() for group in groups]
+            return joined[0].cat(*joined[1:], dim=along)
         stamp()
         dtype = common_dtype("cat", *(part.dtype for part in parts))
         length = sum(shape[along] for shape in shapes)
@@ -319,13 +314,15 @@ class Movement(Base):
 
     def stack(self, *others: Self | Sequence[Self], dim: int = 0, axis: int | None = None) -> Self:
         """Joined along a new dim; all shapes must be equal."""
+        parts: list[Self]
         parts, places = _joined(self, others)
         dim = places[0] if places else dim if axis is None else axis
         shapes = {part.shape for part in parts}
         if len(shapes) != 1:
             fail(ShapeError, f"stack: shapes {' and '.join(map(str, shapes))} differ")
         along = parts[0]._axis("stack", dim, parts[0].ndim + 1)
-        return type(parts[0]).cat([part.unsqueeze(along) for part in parts], dim=along)
+        apart = [part.unsqueeze(along) for part in parts]
+        return apart[0].cat(*apart[1:], dim=along)
 
     def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
         """Pieces of length `sizes` (the last may be shorter), or of the lengths in `sizes`."""

@@ -140,11 +140,10 @@ _INLINED = BufferizeOpts(device=None, addrspace=AddrSpace.GLOBAL, removable=True
 
 def shape_of(u: UOp) -> Shape:
     """The shape of a node that has one."""
-    shape = u.shape
+    shape: Shape | None = u.shape
     assert shape is not None, "a tensor-level node has a shape"
     return shape
 
 
 def size_of(u: UOp) -> int:
     return prod(shape_of(u))
-

@@ -1,7 +1,7 @@
 """Where in the user's program a tensor operation was written.
 
-A site is the first stack frame outside this package, kept as (code, offset) so that taking one costs
-well under a microsecond; the line number is worked out only when somebody prints it.
+A site is the first stack frame outside this package, kept as (code, offset) so that taking one
+costs well under a microsecond; the line number is worked out only when somebody prints it.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class Random(Loss):
     def randn(
         cls, *shape: int | Sequence[int], dtype: DType | None = None, requires_grad: bool = False
     ) -> Self:
-        """Normal with mean 0 and variance 1 (Box and Muller 1958, from the two halves of a block)."""
+        """Normal with mean 0 and variance 1 (Box and Muller 1958, from the halves of a block)."""
         return cls.normal(*shape, dtype=dtype, requires_grad=requires_grad)
 
     @classmethod
@@ -219,9 +219,7 @@ class Random(Loss):
         """Even, with the variance that keeps activations at theirs behind a leaky ReLU of slope `a`
         (He et al. 2015); the fan-in is the product of all dims but the first."""
         bound = math.sqrt(6 / ((1 + a * a) * _fans(shape)[0]))
-        return cls.uniform(
-            *shape, low=-bound, high=bound, dtype=dtype, requires_grad=requires_grad
-        )
+        return cls.uniform(*shape, low=-bound, high=bound, dtype=dtype, requires_grad=requires_grad)
 
     @classmethod
     def kaiming_normal(
@@ -242,9 +240,7 @@ class Random(Loss):
         """Even, with the variance that keeps both activations and gradients at theirs (Glorot and
         Bengio 2010)."""
         bound = math.sqrt(6 / sum(_fans(shape)))
-        return cls.uniform(
-            *shape, low=-bound, high=bound, dtype=dtype, requires_grad=requires_grad
-        )
+        return cls.uniform(*shape, low=-bound, high=bound, dtype=dtype, requires_grad=requires_grad)
 
     @classmethod
     def glorot_normal(

@@ -135,7 +135,7 @@ class Reduce(Casting):
 
     def _root(self) -> Self:
         """The square root, with gradient 0 at 0."""
-        zero = self == 0
+        zero = self.eq(0)
         return zero.where(0.0, zero.where(1.0, self).sqrt())
 
     def norm(
@@ -153,14 +153,14 @@ class Reduce(Casting):
         if p == 2:
             return (self * self).sum(dim, keep)._root()
         if p == math.inf:
-            return abs(self).max(dim, keep)
+            return self.abs().max(dim, keep)
         if p == -math.inf:
-            return abs(self).min(dim, keep)
+            return self.abs().min(dim, keep)
         if p == 0:
-            return (self != 0).cast(self.dtype).sum(dim, keep)
+            return self.ne(0).cast(self.dtype).sum(dim, keep)
         if p == 1:
-            return abs(self).sum(dim, keep)
-        return (abs(self) ** p).sum(dim, keep) ** (1 / p)
+            return self.abs().sum(dim, keep)
+        return (self.abs() ** p).sum(dim, keep) ** (1 / p)
 
     # extremes ------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Reduce(Casting):
         dim = dim if axis is None else axis
         return self._reduced(ReduceOp.MIN, "min", dim, keepdim or keepdims)
 
-    amax, amin = max, min
+    amax, amin = max, min  # noqa: A003
 
     def _argument(self, op: ReduceOp, method: str, dim: int | None, keepdim: bool) -> Self:
         """The first place, in logical order, of an extreme; of a NaN if there is one."""
@@ -257,7 +257,7 @@ class Reduce(Casting):
 
     def _truth(self, op: ReduceOp, dim: Dims, keepdim: bool) -> Self:
         stamp()
-        truth = self.uop if self.dtype.kind == "b" else (self != 0).uop
+        truth = self.uop if self.dtype.kind == "b" else self.ne(0).uop
         axes = self._axes("any" if op is ReduceOp.MAX else "all", dim)
         out = nodes.reduce(truth, op, axes)
         if keepdim:
@@ -266,7 +266,7 @@ class Reduce(Casting):
 
     def count_nonzero(self, dim: Dims = None) -> Self:
         """How many elements are not zero."""
-        return (self != 0).sum(dim)
+        return self.ne(0).sum(dim)
 
     # exponentials --------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class Reduce(Casting):
         dim = dim if axis is None else axis
         start = self._floating()
         top = start.max(dim, keepdim=True).detach()
-        top = (abs(top) == math.inf).where(0.0, top)
+        top = (top.abs().eq(math.inf)).where(0.0, top)
         out = (start - top).exp().sum(dim, keepdim=True).log() + top
         return out if keepdim or keepdims else out.reshape(self._left(dim))
 
@@ -315,5 +315,3 @@ class Reduce(Casting):
             return start
         apart = start - start.max(dim, keepdim=True).detach()
         return apart - apart.exp().sum(dim, keepdim=True).log()
-
-

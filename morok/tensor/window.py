@@ -30,7 +30,9 @@ def window_count(length: int, kernel: int, stride: int, dilation: int) -> int:
     return (length - dilation * (kernel - 1) - 1) // stride + 1
 
 
-def windows(u: UOp, axis: int, kernel: int, stride: int, dilation: int, lead: int, tail: int) -> UOp:
+def windows(
+    u: UOp, axis: int, kernel: int, stride: int, dilation: int, lead: int, tail: int
+) -> UOp:
     """The axis (length h, after `lead` zeros in front and `tail` behind) as two: (kernel, windows).
 
     Element (c, o) of the result is element o * stride + c * dilation of the padded axis.
