@@ -321,8 +321,11 @@ cdef int _comparison(CNode *root, Form *f, bint equal, bint below, CNode **out) 
     """f < 0 and its kin as  positive terms < negated negative terms - offset."""
     cdef Form left
     cdef Form right
+    cdef CNode *a
+    cdef CNode *b
     cdef uint32_t i
     cdef int64_t c
+    cdef bint swapped
     cdef uint8_t kind
     cdef uint16_t dtype = root.src[0].dtype
     form_clear(&left)
@@ -335,13 +338,24 @@ cdef int _comparison(CNode *root, Form *f, bint equal, bint below, CNode **out) 
             return 0
     if mk_sub(0, f.offset, &right.offset):
         return 0
+    # between two sums: l < r + 1 is r >= l, and l >= r + 1 is r < l
+    swapped = not equal and right.n != 0 and right.offset == 1
+    if swapped:
+        right.offset = 0
+        below = not below
     if not form_fits(&left, dtype) or not form_fits(&right, dtype):
         return 0
     if equal:
         kind = B_EQ if below else B_NE
     else:
         kind = B_LT if below else B_GE
-    out[0] = apply_owned(op_of_kind(kind), form_built(&left, dtype), form_built(&right, dtype))
+    a = form_built(&left, dtype)
+    try:
+        b = form_built(&right, dtype)
+    except BaseException:
+        c_decref(a.self)
+        raise
+    out[0] = apply_owned(op_of_kind(kind), b if swapped else a, a if swapped else b)
     if out[0] == root:
         c_decref(root.self)
         return 0
