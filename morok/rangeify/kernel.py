@@ -145,9 +145,8 @@ def _overwritten_on_cycle(
     )
 
 
-def _snapshot(sink: UOp, buffer: UOp) -> UOp:
-    """`sink` with every read of `buffer` replaced by a read of a copy made before any write."""
-    copy = UOp(Ops.CONTIGUOUS, buffer.dtype, (buffer,))
+def _snapshot(sink: UOp, buffer: UOp, copy: UOp) -> UOp:
+    """`sink` with every read of `buffer` replaced by a read of `copy`, made before any write."""
     roots = []
     for root in sink.src:
         if root.op is Ops.AFTER:
@@ -177,7 +176,9 @@ def run_kernel_split_pipeline(sink: UOp) -> Schedule:
             continue
         order = fix_assign(ranged)
         if isinstance(order, UOp):
-            sink = _snapshot(sink, order)
+            copy = UOp(Ops.CONTIGUOUS, order.dtype, (order,))
+            sink = _snapshot(sink, order, copy)
+            apart |= {copy}
             continue
         return Schedule(split_all_stores(ranged, order), tuple(ranged.buffers[o] for o in sink.src))
     raise InvalidGraphError("writes overlap in too many ways", node=sink, stage="split store")

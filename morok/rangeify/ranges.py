@@ -224,7 +224,7 @@ class Rangeify:
         assert shape is not None
         home = None
         if u not in self.apart:
-            home = self._join(uses) if uses else self._join_sibling(u, shape)
+            home = self._join(uses, shape) if uses else self._join_sibling(u, shape)
         if home is None:
             home = self._new_kernel(shape)
             if not uses:
@@ -237,12 +237,12 @@ class Rangeify:
                 use.kernel.reads[u] = None
         self._descend(u, Use(home, home.index, None))
 
-    def _join(self, uses: dict[Use, None]) -> Kernel | None:
+    def _join(self, uses: dict[Use, None], shape: tuple[int, ...]) -> Kernel | None:
         """A user's kernel that can store the value too: it wants it at its own output index and nowhere else,
         and no other user's kernel comes before it."""
         for use in uses:
             k = use.kernel
-            if use.index != k.index or use.valid is not None:
+            if use.index != k.index or shape != k.shape or use.valid is not None:
                 continue
             if any(v.kernel is k and v is not use for v in uses):
                 continue
