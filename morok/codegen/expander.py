@@ -201,7 +201,7 @@ def _lane_width(roots: Sequence[UOp], rng: UOp, capability: Capability, axis: in
     """Lanes for the axis `rng` of these values, 1 when no width fits.
 
     A width fits when it divides the axis and is native for every dtype that becomes a vector. The
-    widest is taken for which the fewest indices have the lane below a division.
+    widest is taken for which no index has the lane below a division, if 4 lanes are left.
     """
     region = _region(roots, rng)
     types = {node.dtype for node in region if node.dtype.count == 1 and node.dtype.kind in "iuf"}
@@ -213,14 +213,18 @@ def _lane_width(roots: Sequence[UOp], rng: UOp, capability: Capability, axis: in
     uneven = [index for index in computed if affine_split(index, rng) is None]
     if not widths or not uneven:
         return widths[0] if widths else 1
-    return min(widths, key=lambda width: (_uneven(uneven, rng, width, axis), -width))
+    useful = [width for width in widths if width >= 4]
+    even = [width for width in useful if _is_even(uneven, rng, width, axis)]
+    return even[0] if even else widths[0]
 
 
-def _uneven(indices: list[UOp], rng: UOp, width: int, axis: int) -> int:
-    """How many of the indices the lane does not enter linearly when it has this width."""
-    lane, counter, _ = _split_lane(rng, width, axis)
-    moved = simplify_all(substitute_open(indices, {rng: counter}))
-    return sum(affine_split(index, lane) is None for index in moved)
+def _is_even(indices: list[UOp], rng: UOp, width: int, axis: int) -> bool:
+    """Whether every instance of the indices moves linearly with a lane of this width."""
+    lane, counter, outer = _split_lane(rng, width, axis)
+    moved: list[UOp] = []
+    for values in _instances(outer):
+        moved += substitute_open(indices, {rng: counter.substitute(values)})
+    return all(affine_split(index, lane) is not None for index in simplify_all(moved))
 
 
 def _split_lane(rng: UOp, width: int, axis: int) -> tuple[UOp, UOp, tuple[UOp, ...]]:

@@ -38,12 +38,20 @@ def lower_index_dtype(sink: UOp) -> UOp:
             new[node] = UOp(node.op, node.dtype, tuple(_alike(src)), node.arg)
         elif node.op is Ops.CAST and src[0].dtype is node.dtype:
             new[node] = src[0]
-        elif node.op is Ops.LOAD and len(src) == 2 and src[1].arg:
-            zero = splat(UOp.const(node.dtype.scalar, 0), node.dtype.count)
-            new[node] = UOp(node.op, node.dtype, (*src, zero))
+        elif node.op is Ops.LOAD:
+            new[node] = _load(node, src)
         else:
             new[node] = UOp(node.op, node.dtype, tuple(src), node.arg)
     return new[sink]
+
+
+def _load(node: UOp, src: list[UOp]) -> UOp:
+    """The LOAD with an alternative exactly when its INDEX has a gate."""
+    if not src[1].arg:
+        src = src[:2]
+    elif len(src) == 2:
+        src = [*src, splat(UOp.const(node.dtype.scalar, 0), node.dtype.count)]
+    return UOp(node.op, node.dtype, tuple(src))
 
 
 def _width(node: UOp) -> DType:

@@ -236,7 +236,7 @@ def _tile(
                 if copies * vectors > accumulators or range_end(lane) % (width * vectors):
                     continue
                 cost = (copies + vector_cost * vectors) / (copies * vectors)
-                if best is None or cost < best[0]:
+                if best is None or (cost, -copies) < (best[0], -best[1]):
                     best = (cost, copies, vectors, rng)
     if best is None:  # no whole number of vectors: the lane will have a remainder
         ends = range_end(rows[0])

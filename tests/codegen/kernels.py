@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from morok._core import toposort
 from morok.dtype import AddrSpace, DType, dtypes, to_numpy
-from morok.ir import AxisType, BufferizeOpts, Capability, KernelInfo, Ops, ReduceOp, UOp
+from morok.ir import AxisType, BufferizeOpts, Capability, KernelInfo, Ops, ReduceOp, UOp, check_node
+from morok.ir.interpret import interpret_kernel
+from morok.optimizer import parse_opts, prepare, replay
 
 LOCAL = BufferizeOpts(addrspace=AddrSpace.LOCAL)
 
@@ -30,11 +33,10 @@ def capability(lanes: int = 8, *, vector_alu: bool = True) -> Capability:
 
 @dataclass
 class Kernel:
-    """A kernel and the contents of its buffers, outputs first (as many as it has STOREs' PARAMs)."""
+    """A kernel and the contents of its buffers, in the order of its PARAMs."""
 
     sink: UOp
     buffers: list[np.ndarray]
-    expected: Callable[..., object] | None = None  # of the inputs
 
 
 class Builder:
@@ -357,3 +359,38 @@ CASES: dict[str, Callable[[], Kernel]] = {
     "nested sum 2x4x8": lambda: nested_sum(2, 4, 8),
     "broadcast sum 4x8x5": lambda: broadcast_sum(4, 8, 5),
 }
+
+
+def nodes(root: UOp, op: Ops, test: Callable[[UOp], bool] = lambda node: True) -> list[UOp]:
+    """The nodes of this op below `root` that pass the test."""
+    return [node for node in toposort(root) if node.op is op and test(node)]
+
+
+def only(root: UOp, op: Ops, test: Callable[[UOp], bool] = lambda node: True) -> UOp:
+    """The one node of this op that passes the test."""
+    found = nodes(root, op, test)
+    assert len(found) == 1, f"{len(found)} {op.name}"
+    return found[0]
+
+
+def run(sink: UOp, buffers: list[np.ndarray]) -> list[np.ndarray]:
+    """The contents of all buffers after the kernel has run on copies of them."""
+    return interpret_kernel(sink, buffers)
+
+
+def check(kernel: Kernel, sink: UOp) -> None:
+    """`sink` is well-formed node by node and writes what the kernel writes, sums reassociated."""
+    for node in toposort(sink):
+        check_node(node)
+    expected = run(kernel.sink, kernel.buffers)
+    for before, after in zip(expected, run(sink, kernel.buffers), strict=True):
+        if before.dtype.kind == "f":
+            tolerance = 8 * np.sqrt(len(before)) * np.finfo(before.dtype).eps
+            np.testing.assert_allclose(after, before, rtol=tolerance, atol=tolerance)
+        else:
+            np.testing.assert_array_equal(after, before)
+
+
+def opted(kernel: Kernel, opts: str) -> UOp:
+    """The prepared kernel with these actions applied."""
+    return replay(prepare(kernel.sink), parse_opts(opts))

@@ -1,0 +1,167 @@
+"""The heuristic: which actions kernels get, and that they change no value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from morok import config
+from morok.dtype import dtypes
+from morok.ir import Capability, Ops, ReduceOp, UOp
+from morok.optimizer import apply_opts
+from tests.codegen import kernels
+from tests.codegen.kernels import CASES, Builder, Kernel, capability, check
+
+
+@dataclass
+class Target:
+    """A renderer as the optimizer sees it."""
+
+    capability: Capability
+    pre_matcher: Any = None
+
+    def render(self, linear: UOp, name: str) -> str:
+        raise AssertionError("the optimizer renders nothing")
+
+
+def chosen(kernel: Kernel, lanes: int = 8) -> str:
+    """The actions, checked."""
+    sink = apply_opts(kernel.sink, Target(capability(lanes)))
+    check(kernel, sink)
+    return "; ".join(map(str, sink.arg.applied_opts))
+
+
+def test_streaming_kernels_use_half_of_a_wide_vector() -> None:
+    assert chosen(kernels.elementwise(3, 64), lanes=16) == "UPCAST(1, 8)"
+    assert chosen(kernels.elementwise(3, 64), lanes=8) == "UPCAST(1, 8)"
+    assert chosen(kernels.elementwise(3, 64), lanes=4) == "UPCAST(1, 4)"
+
+
+def test_computing_kernels_use_all_of_it() -> None:
+    k = Builder()
+    i = k.loop(64)
+    out, x = k.param(64), k.param(64)
+    kernel = k.kernel(out.at(i).store(x.at(i).exp(), i))
+    assert chosen(kernel, lanes=16) == "UPCAST(0, 16)"
+
+
+def test_remainder_of_a_long_axis_is_a_tail() -> None:
+    assert chosen(kernels.elementwise(1, 1003)) == "TAIL(1, 8); UPCAST(1, 8)"
+
+
+def test_remainder_of_a_short_axis_is_cut_again() -> None:
+    assert (
+        chosen(kernels.elementwise(1, 13)) == "TAIL(1, 8); TAIL(2, 4); UPCAST(2, 4); UPCAST(1, 8)"
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_short_axes_stay_scalar(size: int) -> None:
+    assert chosen(kernels.elementwise(1, size)) == ""
+
+
+def test_strided_reads_make_no_lane() -> None:
+    k = Builder()
+    i, j = k.loop(8), k.loop(16)
+    out, x = k.param(128), k.param(128)
+    kernel = k.kernel(out.at(i * 16 + j).store(x.at(j * 8 + i), i, j))
+    assert chosen(kernel) == ""
+
+
+def test_tile_of_a_matrix_product() -> None:
+    """8 accumulators on 16 registers, 16 on 32"""
+    assert chosen(kernels.matmul(8, 32, 12), lanes=8) == "UPCAST(1, 16); UPCAST(0, 4)"
+    assert chosen(kernels.matmul(8, 64, 12), lanes=16) == "UPCAST(1, 64); UPCAST(0, 4)"
+
+
+def test_tile_takes_what_divides() -> None:
+    assert chosen(kernels.matmul(7, 8, 12), lanes=8) == "UPCAST(1, 8); UPCAST(0, 7)"
+
+
+def test_product_with_a_transposed_matrix_has_its_lane_on_the_sum() -> None:
+    assert chosen(kernels.matmul(4, 8, 32, transposed=True)) == "UPCAST(2, 32)"
+
+
+def test_long_sums_have_several_accumulators() -> None:
+    assert chosen(kernels.row_reduce(3, 256, ReduceOp.ADD)) == "UPCAST(1, 32)"
+    assert chosen(kernels.column_reduce(32, 8, ReduceOp.ADD)) == "UPCAST(1, 4); UPCAST(0, 8)"
+
+
+def test_ragged_sums_end_in_shorter_vectors() -> None:
+    opts = chosen(kernels.row_reduce(2, 61, ReduceOp.ADD))
+    assert opts == "TAIL(1, 32); TAIL(2, 8); TAIL(3, 4); UPCAST(3, 4); UPCAST(2, 8); UPCAST(1, 32)"
+
+
+def test_short_reductions_are_unrolled() -> None:
+    assert chosen(kernels.strided(16, 2)) == "UNROLL(1, 2)"
+
+
+def test_taps_of_a_convolution_are_unrolled() -> None:
+    opts = chosen(kernels.conv(8, 4, 8, 3))
+    assert "UNROLL(5, 3)" in opts
+    assert "UPCAST(2, 8)" in opts
+    assert "UPCAST(0, 4)" in opts
+
+
+def test_loop_around_a_local_row_is_left_alone() -> None:
+    opts = chosen(kernels.softmax(4, 16))
+    assert "(0," not in opts
+    assert opts.count("UPCAST") == 4
+
+
+def test_width_is_native_for_every_type() -> None:
+    assert chosen(kernels.compared(16)) == "UPCAST(0, 4)"
+
+
+def test_bytes_get_wide_vectors() -> None:
+    kernel = kernels.column_reduce(8, 64, ReduceOp.MAX, dtypes.uint8)
+    assert chosen(kernel) == "UPCAST(1, 4); UPCAST(0, 64)"
+
+
+def test_target_without_vectors() -> None:
+    """Rows of a tile still pay: they share what they read"""
+    for name in CASES:
+        kernel = CASES[name]()
+        sink = apply_opts(kernel.sink, Target(capability(1)))
+        check(kernel, sink)
+
+
+def test_noopt() -> None:
+    with config.override(noopt=True):
+        assert chosen(kernels.elementwise(3, 64)) == ""
+
+
+def test_a_kernel_with_actions_is_kept() -> None:
+    target = Target(capability())
+    once = apply_opts(kernels.elementwise(3, 64).sink, target)
+    assert apply_opts(once, target) is once
+
+
+def test_same_kernel_same_actions() -> None:
+    target = Target(capability())
+    for name in CASES:
+        assert apply_opts(CASES[name]().sink, target) is apply_opts(CASES[name]().sink, target)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("name", CASES)
+def test_values_stay(name: str, lanes: int) -> None:
+    chosen(CASES[name](), lanes)
+
+
+def test_every_long_float_sum_has_several_accumulators() -> None:
+    """No REDUCE of more than 16 additions in one chain, matrix products aside"""
+    for name in (
+        "row sum 3x64",
+        "full sum 131",
+        "column sum 32x5",
+        "softmax 3x16",
+        "two sums 2x40",
+    ):
+        sink = apply_opts(CASES[name]().sink, Target(capability()))
+        for node in kernels.nodes(sink, Ops.REDUCE):
+            copies = [r for r in node.ended_ranges if r.arg[1].name == "UPCAST"]
+            loops = [r.vmax + 1 for r in node.ended_ranges if r.arg[1].name == "REDUCE"]
+            assert copies or not loops or max(loops) <= 16
