@@ -1,0 +1,409 @@
+"""Stages 19 to 22: from a kernel's graph to the flat list of ops a renderer reads.
+
+19  final_rewrite   every END closes one range; vector ops only as the target has them
+20  control_flow    every RANGE is one loop: statements that close it share it
+21  linearize       the order of execution
+22  add_ifs         gated stores stand in IF … ENDIF where the target has no other way
+
+Where an op stands is decided by its open ranges alone: in the block of the innermost loop among
+them. So what does not change in a loop is computed outside it, and a REDUCE between an outer and an
+inner loop of a STORE needs no special case. Order within a block follows from dependencies alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from morok._core import toposort
+from morok.dtype import AddrSpace, dtypes
+from morok.errors import InvalidGraphError
+from morok.ir import AxisId, Capability, GroupOp, Ops, UOp
+
+__all__ = ["add_ifs", "control_flow", "final_rewrite", "linearize"]
+
+# ---- stage 19 ------------------------------------------------------------------------------------
+
+
+def final_rewrite(sink: UOp, capability: Capability) -> UOp:
+    """Stage 19. Goal: few forms are left for the linearizer and the renderer.
+
+    Before: STORE(i, v, *ranges) and END(x, *ranges) close any number of ranges. After: only ENDs
+    close ranges, one each, the innermost loop first:
+
+        STORE(i, v, r0, r1) -> END(END(STORE(i, v), r1), r0)
+
+    A range that the statement does not depend on is dropped: repeating it changes nothing. CAT and
+    VCONST become VECTORIZE unless the target has them.
+    """
+    new: dict[UOp, UOp] = {}
+    for node in toposort(sink):
+        src = tuple([new[source] for source in node.src])
+        match node.op:
+            case Ops.STORE if len(src) > 2:
+                new[node] = _closed(UOp(Ops.STORE, node.dtype, src[:2]), src[2:])
+            case Ops.END:
+                new[node] = _closed(src[0], src[1:])
+            case Ops.CAT if Ops.CAT not in capability.ops:
+                lanes = [s.gep(i) if s.dtype.count > 1 else s for s in src for i in _lanes(s)]
+                new[node] = UOp(Ops.VECTORIZE, node.dtype, tuple(lanes))
+            case Ops.VCONST if Ops.VCONST not in capability.ops:
+                lanes = [UOp(Ops.CONST, node.dtype.scalar, (), value) for value in node.arg]
+                new[node] = UOp(Ops.VECTORIZE, node.dtype, tuple(lanes))
+            case _:
+                same = all(a is b for a, b in zip(src, node.src, strict=True))
+                new[node] = node if same else UOp(node.op, node.dtype, src, node.arg)
+    return new[sink]
+
+
+def _lanes(vector: UOp) -> range:
+    return range(vector.dtype.count)
+
+
+def _closed(statement: UOp, ranges: Iterable[UOp]) -> UOp:
+    """Loops around a statement, the highest axis number innermost."""
+    is_open = set(statement.open_ranges)
+    wanted = [rng for rng in dict.fromkeys(ranges) if rng in is_open]
+    for rng in sorted(wanted, key=_loop_order, reverse=True):
+        statement = UOp(Ops.END, dtypes.void, (statement, rng))
+    return statement
+
+
+def _loop_order(rng: UOp) -> tuple[int, bytes]:
+    return rng.arg[0].number, rng.key
+
+
+# ---- stage 20 ------------------------------------------------------------------------------------
+
+
+def control_flow(sink: UOp) -> UOp:
+    """Stage 20. Goal: a RANGE is a loop: exactly one END closes it.
+
+    Before: several ENDs may close a RANGE. After: those in one scope that do not need each other's
+    results are one,
+
+        END(a, r), END(b, r) -> END(GROUP(a, b), r)
+
+    and those that cannot share the loop (one needs the other, or they stand in different scopes)
+    close a RANGE of their own, in which their statements are computed anew.
+    """
+    while True:
+        order = toposort(sink)
+        closers: dict[UOp, list[UOp]] = {}
+        for node in order:
+            if node.op is Ops.END:
+                closers.setdefault(node.src[1], []).append(node)
+        shared = {rng: ends for rng, ends in closers.items() if len(ends) > 1}
+        if not shared:
+            return sink
+        apart = _first_conflict(order, shared)
+        if apart is None:
+            return _merged(sink, shared)
+        number = 1 + max(node.arg[0].number for node in order if node.op is Ops.RANGE)
+        sink = _separated(sink, apart, number)
+
+
+def _first_conflict(order: list[UOp], shared: dict[UOp, list[UOp]]) -> list[UOp] | None:
+    """ENDs of the outermost range that must leave its loop; None if all can share.
+
+    Sets of ENDs are bit masks. `above[e]` is what must be complete before e's loop starts or within
+    it, and grows as loops are merged, since a loop as a whole waits for what any part waits for.
+    """
+    ends = [end for group in shared.values() for end in group]
+    bit = {end: 1 << i for i, end in enumerate(ends)}
+    above = _needs(order, bit)
+    for rng in sorted(shared, key=_loop_order):
+        group = shared[rng]
+        mask = sum(bit[end] for end in group)
+        level: dict[UOp, int] = {}
+        for end in group:  # in topological order
+            needed = above[end] & mask
+            level[end] = 1 + max((level[e] for e in group if bit[e] & needed), default=-1)
+        first = (group[0].open_ranges, level[group[0]])
+        rest = [end for end in group if (end.open_ranges, level[end]) != first]
+        if rest:
+            kind = (rest[0].open_ranges, level[rest[0]])
+            return [end for end in rest if (end.open_ranges, level[end]) == kind]
+        union = mask
+        for end in group:
+            union |= above[end]
+        for end in ends:
+            if above[end] & mask:
+                above[end] |= union
+        for end in group:
+            above[end] |= union & ~mask
+    return None
+
+
+def _needs(order: list[UOp], bit: dict[UOp, int]) -> dict[UOp, int]:
+    """For each END of `bit`, the others below it."""
+    below: dict[UOp, int] = {}
+    needs: dict[UOp, int] = {}
+    for node in order:
+        mask = 0
+        for source in node.src:
+            mask |= below[source]
+        if node in bit:
+            needs[node] = mask
+            mask |= bit[node]
+        below[node] = mask
+    return needs
+
+
+def _separated(sink: UOp, ends: list[UOp], number: int) -> UOp:
+    """`ends`, all of one range, close a range numbered `number` instead."""
+    old = ends[0].src[1]
+    axis, kind = old.arg
+    fresh = UOp(Ops.RANGE, old.dtype, old.src, (AxisId(number, axis.renumbered), kind))
+    bodies = [end.src[0] for end in ends]
+    new: dict[UOp, UOp] = {old: fresh}
+    # Only where the range is open: a loop over it that is complete is not the one renamed.
+    for node in toposort(bodies, stop=lambda node: old not in node.open_ranges):
+        if node not in new:
+            if old in node.open_ranges:
+                src = tuple([new[source] for source in node.src])
+                new[node] = UOp(node.op, node.dtype, src, node.arg)
+            else:
+                new[node] = node
+    renamed = {
+        end: UOp(Ops.END, end.dtype, (new[body], fresh))
+        for end, body in zip(ends, bodies, strict=True)
+    }
+    return sink.substitute(renamed)
+
+
+def _merged(sink: UOp, shared: dict[UOp, list[UOp]]) -> UOp:
+    """The ENDs of each range as one END of a GROUP."""
+    first = {end: ends[0] for ends in shared.values() for end in ends}
+    bodies = {ends[0]: tuple([end.src[0] for end in ends]) for ends in shared.values()}
+    new: dict[UOp, UOp] = {}
+    stack = [sink]
+    while stack:
+        node = stack[-1]
+        node = first.get(node, node)
+        needed = (*bodies[node], node.src[1]) if node in bodies else node.src
+        missing = [source for source in needed if source not in new]
+        if missing:
+            stack += reversed(missing)
+            continue
+        stack.pop()
+        if node in new:
+            continue
+        if node in bodies:
+            group = tuple(dict.fromkeys(new[body] for body in bodies[node]))
+            body = UOp(Ops.GROUP, dtypes.void, group) if len(group) > 1 else group[0]
+            end = UOp(Ops.END, node.dtype, (body, new[node.src[1]]))
+            for member in shared[node.src[1]]:
+                new[member] = end
+        else:
+            new[node] = UOp(node.op, node.dtype, tuple([new[s] for s in node.src]), node.arg)
+    return new[sink]
+
+
+# ---- stage 21 ------------------------------------------------------------------------------------
+
+_DEFINITIONS = frozenset({Ops.PARAM, Ops.DEFINE_LOCAL, Ops.DEFINE_REG, Ops.DEFINE_VAR})
+
+
+class _Scopes:
+    """The tree of loops and the block of every node; None is the block outside all loops."""
+
+    def __init__(self, order: list[UOp]) -> None:
+        self.loop: dict[UOp, UOp] = {}  # RANGE -> its END
+        self.parent: dict[UOp, UOp | None] = {}
+        self.depth: dict[UOp | None, int] = {None: 0}
+        for node in reversed(order):  # outer loops first: they are closed last
+            if node.op is not Ops.END:
+                continue
+            rng = node.src[1]
+            if rng in self.loop:
+                raise InvalidGraphError(
+                    "two ENDs close one RANGE", node=node, stage="linearize", rule="one loop"
+                )
+            self.loop[rng] = node
+            self.parent[rng] = self.block(node)
+            self.depth[rng] = self.depth[self.parent[rng]] + 1
+        self._child: dict[tuple[UOp, UOp | None], UOp] = {}
+
+    def block(self, node: UOp) -> UOp | None:
+        """The innermost loop among the open ranges of a node."""
+        ranges = node.open_ranges
+        try:
+            return max(ranges, key=self.depth.__getitem__) if ranges else None
+        except KeyError as error:
+            raise InvalidGraphError(
+                "a range is used and never closed",
+                node=error.args[0],
+                stage="linearize",
+                rule="ranges closed",
+            ) from None
+
+    def child(self, inner: UOp, outer: UOp | None) -> UOp:
+        """The loop directly in block `outer` that holds block `inner`."""
+        key = (inner, outer)
+        found = self._child.get(key)
+        if found is None:
+            found = inner
+            while (parent := self.parent[found]) is not outer:
+                if parent is None:
+                    raise InvalidGraphError(
+                        "a value is used outside the loop it is computed in",
+                        node=self.loop[inner],
+                        stage="linearize",
+                        rule="scopes",
+                    )
+                found = parent
+            self._child[key] = found
+        return found
+
+
+def linearize(sink: UOp) -> UOp:
+    """Stage 21. Goal: a LINEAR, which can be read from front to back.
+
+    Before: each END closes one RANGE and each RANGE has one END. After: every op stands behind its
+    sources; RANGE … END bracket a loop's body; definitions come first and the SINK last. The order
+    depends on the graph's structure only. InvalidGraphError for a range that is never closed.
+    """
+    order = toposort(sink)
+    scopes = _Scopes(order)
+    needs = _item_needs(order, scopes)
+    blocks = {rng: _sequence(end.src[0], rng, scopes, needs) for rng, end in scopes.loop.items()}
+    body = list(_flat(_sequence(sink, None, scopes, needs), blocks))
+    first = [op for op in body if op.op in _DEFINITIONS]
+    rest = [op for op in body if op.op not in _DEFINITIONS]
+    return UOp(Ops.LINEAR, dtypes.void, (*first, *rest))
+
+
+def _item_needs(order: list[UOp], scopes: _Scopes) -> dict[UOp, list[UOp]]:
+    """What each node needs within its own block; an END stands for its whole loop."""
+    needs: dict[UOp, dict[UOp, None]] = {node: {} for node in order}
+    home = {node: scopes.block(node) for node in order}
+    for node in order:
+        block = home[node]
+        for source in node.src:
+            if source.op is Ops.RANGE:
+                continue
+            outer = home[source]
+            if node.op is Ops.END and outer is node.src[1]:
+                continue  # the loop's own body
+            if outer is block and node.op is not Ops.RANGE:
+                needs[node][source] = None
+            elif block is not None:
+                needs[scopes.loop[scopes.child(block, outer)]][source] = None
+            else:
+                raise InvalidGraphError(
+                    "a value is used outside the loop it is computed in",
+                    node=node,
+                    stage="linearize",
+                    rule="scopes",
+                )
+    return {node: list(found) for node, found in needs.items()}
+
+
+def _sequence(
+    root: UOp, block: UOp | None, scopes: _Scopes, needs: dict[UOp, list[UOp]]
+) -> list[UOp]:
+    """The items of a block in order, each right behind what it needs."""
+    out: dict[UOp, None] = {}
+    stack = [root] if scopes.block(root) is block else []
+    waiting: set[UOp] = set()
+    while stack:
+        node = stack[-1]
+        if node in out:
+            stack.pop()
+            continue
+        missing = [source for source in needs[node] if source not in out]
+        if not missing:
+            out[node] = None
+            stack.pop()
+            continue
+        if node in waiting:
+            raise InvalidGraphError(
+                "loops need each other's results", node=node, stage="linearize", rule="acyclic"
+            )
+        waiting.add(node)
+        stack += reversed(missing)
+    return list(out)
+
+
+def _flat(items: list[UOp], blocks: dict[UOp, list[UOp]]) -> Iterator[UOp]:
+    """All items, loops written out: RANGE, body, END."""
+    stack: list[Iterator[UOp]] = [iter(items)]
+    ends: list[UOp] = []
+    while stack:
+        item = next(stack[-1], None)
+        if item is None:
+            stack.pop()
+            if ends:
+                yield ends.pop()
+        elif item.op is Ops.END:
+            yield item.src[1]
+            ends.append(item)
+            stack.append(iter(blocks[item.src[1]]))
+        else:
+            yield item
+
+
+# ---- stage 22 ------------------------------------------------------------------------------------
+
+_PURE = (GroupOp.ALU | {Ops.CAST, Ops.BITCAST, Ops.INDEX, Ops.CONST, Ops.VCONST}) | {
+    Ops.VECTORIZE,
+    Ops.GEP,
+    Ops.CAT,
+}
+
+
+def add_ifs(linear: UOp, capability: Capability) -> UOp:
+    """Stage 22. Goal: a store under a condition is a store in an IF.
+
+    Before: STORE(INDEX(b, i, gate), v). After: IF(gate, STORE(INDEX(b, i), v)), STORE(…), ENDIF;
+    neighbouring stores with one gate share the IF. Stores whose gate differs by lane stay: the
+    target is predicated or renders them lane by lane; stores to registers never have gates.
+    """
+    out: list[UOp] = []
+    new: dict[UOp, UOp] = {}
+    gate: UOp | None = None
+    start, body = 0, []
+
+    def finish() -> None:
+        nonlocal gate
+        if gate is not None:
+            head = UOp(Ops.IF, dtypes.void, (gate, *body))
+            out[start:start] = [head]
+            out.append(UOp(Ops.ENDIF, dtypes.void, (head,)))
+            gate = None
+
+    for op in linear.src:
+        src = tuple([new.get(source, source) for source in op.src])
+        copy = op if src == op.src else UOp(op.op, op.dtype, src, op.arg)
+        wanted = _scalar_gate(copy)
+        if wanted is None:
+            if gate is not None and copy.op in _PURE:
+                out.insert(start, copy)  # computed before the condition is asked
+                start += 1
+            else:
+                finish()
+                out.append(copy)
+        else:
+            if gate is not wanted:
+                finish()
+                gate, start, body = wanted, len(out), []
+            index = copy.src[0]
+            plain = UOp(Ops.INDEX, index.dtype, index.src[:-1], False)
+            copy = UOp(Ops.STORE, copy.dtype, (plain, *copy.src[1:]))
+            out.insert(start, plain)
+            start += 1
+            out.append(copy)
+            body.append(copy)
+        if copy is not op:
+            new[op] = copy
+    finish()
+    return UOp(Ops.LINEAR, dtypes.void, tuple(dict.fromkeys(out)))
+
+
+def _scalar_gate(op: UOp) -> UOp | None:
+    """The condition of a gated STORE that is one for all lanes."""
+    if op.op is not Ops.STORE or op.src[0].op is not Ops.INDEX or not op.src[0].arg:
+        return None
+    gate = op.src[0].src[-1]
+    memory = op.src[0].src[0].dtype.addrspace is not AddrSpace.REG
+    return gate if gate.dtype.count == 1 and memory else None

@@ -1,0 +1,337 @@
+"""What C-like languages share: a LINEAR in, readable text out.
+
+A renderer is a capability record and templates: a method `op_<name>` for each op it has. This
+module decides what deserves a name, where statements go and how expressions nest; a language says
+how types, constants and operations are spelled.
+
+An op gets a statement of its own (`float v3 = …;`) unless it is used once, in the block where it
+stands, and stays short; then it is written where it is used. A read of memory moves to its use only
+if nothing is written in between.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, ClassVar
+
+from morok.dtype import AddrSpace, DType, dtypes
+from morok.errors import InvalidGraphError
+from morok.ir import Capability, GroupOp, KernelInfo, Ops, UOp
+
+__all__ = ["CLike", "Context", "Expr", "Level", "base_buffer", "local_layout", "splat_value"]
+
+INDENT = "  "
+LONGEST_INLINE = 72
+"""An expression longer than this gets a name even if it is used once."""
+
+SCRATCH_ALIGNMENT = 64
+
+
+class Level(IntEnum):
+    """How tightly an expression binds. Below ADDITIVE, operands always stand in parentheses."""
+
+    OTHER = 0  # comparisons, bit operations, shifts, conditionals
+    ADDITIVE = 1
+    MULTIPLICATIVE = 2
+    UNARY = 3
+    ATOM = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Expr:
+    """Text of an expression and how tightly it binds."""
+
+    text: str
+    level: Level = Level.ATOM
+
+    def at(self, level: Level) -> str:
+        """The text as an operand that must bind at least as tightly as `level`."""
+        return self.text if self.level >= level else f"({self.text})"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def base_buffer(pointer: UOp) -> UOp:
+    """The definition behind a pointer: a PARAM, DEFINE_LOCAL or DEFINE_REG."""
+    while pointer.op in (Ops.AFTER, Ops.BARRIER):
+        pointer = pointer.src[0]
+    return pointer
+
+
+def splat_value(node: UOp) -> UOp | None:
+    """The scalar that is in every lane of a vector, if it is written so; None otherwise."""
+    if node.op is Ops.VECTORIZE and all(s is node.src[0] for s in node.src):
+        return node.src[0]
+    if node.op is Ops.VCONST and len({_bits(value) for value in node.arg}) == 1:
+        return UOp(Ops.CONST, node.dtype.scalar, (), node.arg[0])
+    return None
+
+
+def _bits(value: object) -> object:
+    """Equal for equal constants, NaN and the sign of zero included."""
+    return value.hex() if isinstance(value, float) else value
+
+
+def local_layout(ops: Iterable[UOp]) -> tuple[dict[UOp, int], int]:
+    """Byte offset of every DEFINE_LOCAL in the scratch space, and the size of it all.
+
+    Each starts at a multiple of 64 bytes, in the order of their numbers.
+    """
+    offsets: dict[UOp, int] = {}
+    size = 0
+    local = {op for op in ops if op.op is Ops.DEFINE_LOCAL}
+    for op in sorted(local, key=lambda op: (op.arg, op.dtype.name)):
+        offsets[op] = size
+        size += -(-op.arg[1] * op.dtype.base.itemsize // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+    return offsets, size
+
+
+class Context:
+    """The state of rendering one LINEAR."""
+
+    def __init__(self, linear: UOp, name: str) -> None:
+        self.ops = linear.src
+        self.name = name
+        self.lines: list[str] = []
+        self.depth = 1
+        self.exprs: dict[UOp, Expr] = {}
+        self.counts: dict[str, int] = {}
+        self.prelude: dict[str, str] = {}  # definitions in front of the kernel, by name
+        self.stored = {base_buffer(op.src[0].src[0]) for op in self.ops if op.op is Ops.STORE}
+        self.offsets, self.scratch = local_layout(self.ops)
+        self.info = next((op.arg for op in self.ops if op.op is Ops.SINK and op.arg), KernelInfo())
+        self.inline = _inline_candidates(self.ops)
+        self.held: dict[UOp, DType] = {}  # the dtype of the variable of each value
+        self.errors: list[tuple[str, UOp]] = []
+
+    @property
+    def pending_error(self) -> InvalidGraphError | None:
+        """What could not be rendered so far, as the error that `render` will raise."""
+        if not self.errors:
+            return None
+        faults = "; ".join(dict.fromkeys(message for message, _ in self.errors))
+        message, node = self.errors[0]
+        return InvalidGraphError(
+            f"cannot render {self.name}: {faults}", node=node, stage="render", rule=message
+        )
+
+    def fail(self, message: str, node: UOp) -> Expr:
+        """Notes an error and goes on with a placeholder."""
+        self.errors.append((message, node))
+        return Expr("0")
+
+    def fresh(self, prefix: str) -> str:
+        """A name nothing else has."""
+        number = self.counts.get(prefix, 0)
+        self.counts[prefix] = number + 1
+        return f"{prefix}{number}"
+
+    def emit(self, line: str) -> None:
+        self.lines.append(INDENT * self.depth + line)
+
+    def define(self, name: str, text: str) -> None:
+        """Puts a definition in front of the kernel, once."""
+        self.prelude.setdefault(name, text)
+
+
+# Ops whose text is so cheap that every user repeats it.
+_TRANSPARENT = frozenset(
+    {Ops.CONST, Ops.VCONST, Ops.INDEX, Ops.POINTER_INDEX, Ops.AFTER, Ops.GROUP, Ops.SINK}
+)
+_INLINABLE = GroupOp.ALU | {Ops.CAST, Ops.BITCAST, Ops.LOAD, Ops.GEP, Ops.VECTORIZE, Ops.CAT}
+_FENCES = frozenset(
+    {Ops.STORE, Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER, Ops.CUSTOM}
+)
+
+
+def _inline_candidates(ops: tuple[UOp, ...]) -> set[UOp]:
+    """The ops that may be written where they are used: one user, same block, no write between."""
+    uses: dict[UOp, int] = {}
+    user: dict[UOp, UOp] = {}
+    for op in ops:
+        for source in _operands(op):
+            uses[source] = uses.get(source, 0) + 1
+            user[source] = op
+    epoch, block, position = 0, 0, {}
+    blocks = [0]
+    for op in ops:
+        position[op] = (epoch, blocks[-1])
+        if op.op in (Ops.RANGE, Ops.IF):
+            block += 1
+            blocks.append(block)
+            if op.op is Ops.RANGE:
+                position[op] = (epoch, block)
+        elif op.op in (Ops.END, Ops.ENDIF) and len(blocks) > 1:
+            blocks.pop()
+        epoch += op.op in _FENCES
+    chosen: set[UOp] = set()
+    place: dict[UOp, tuple[int, int]] = {}
+    reads: dict[UOp, bool] = {}
+    for op in ops:
+        reads[op] = op.op is Ops.LOAD or any(
+            reads.get(s, False) for s in op.src if s.op in _INLINABLE or s.op in _TRANSPARENT
+        )
+    for op in reversed(ops):
+        if op.op in _TRANSPARENT:
+            # Written by every user: it stands where its only user stands, or nowhere in particular.
+            last = user.get(op) if uses.get(op) == 1 else None
+            if last is not None:
+                place[op] = place.get(last, position[last])
+            continue
+        if op.op not in _INLINABLE or uses.get(op) != 1:
+            continue
+        last = user[op]
+        if last.op is Ops.GEP or (last.op in _TRANSPARENT and last not in place):
+            continue
+        where = place.get(last, position[last])
+        same_block = where[1] == position[op][1]
+        if same_block and (not reads[op] or where[0] == position[op][0]):
+            chosen.add(op)
+            place[op] = where
+    return chosen
+
+
+def _operands(op: UOp) -> tuple[UOp, ...]:
+    """The sources whose text an op uses."""
+    match op.op:
+        case Ops.LOAD:
+            return op.src[1:]
+        case Ops.STORE:
+            return op.src[:2]
+        case Ops.IF | Ops.AFTER | Ops.BARRIER | Ops.RANGE:
+            return op.src[:1]
+        case Ops.END | Ops.GROUP | Ops.SINK | Ops.ENDIF:
+            return ()
+        case _:
+            return op.src
+
+
+Template = Callable[[Any, Context, UOp], Expr]
+
+
+class CLike(ABC):
+    """A renderer for a language with C's expressions and statements."""
+
+    capability: Capability
+    pre_matcher: Any = None
+    infix: ClassVar[dict[Ops, tuple[str, Level]]] = {
+        Ops.ADD: ("+", Level.ADDITIVE),
+        Ops.SUB: ("-", Level.ADDITIVE),
+        Ops.MUL: ("*", Level.MULTIPLICATIVE),
+        Ops.FDIV: ("/", Level.MULTIPLICATIVE),
+        Ops.AND: ("&", Level.OTHER),
+        Ops.OR: ("|", Level.OTHER),
+        Ops.XOR: ("^", Level.OTHER),
+        Ops.LT: ("<", Level.OTHER),
+        Ops.LE: ("<=", Level.OTHER),
+        Ops.GT: (">", Level.OTHER),
+        Ops.GE: (">=", Level.OTHER),
+        Ops.EQ: ("==", Level.OTHER),
+        Ops.NE: ("!=", Level.OTHER),
+    }
+
+    # ---- what a language says --------------------------------------------------------------------
+
+    @abstractmethod
+    def value_dtypes(self, ops: Iterable[UOp]) -> dict[UOp, DType]:
+        """The dtype of the variable that holds each value, where a language has its own idea."""
+
+    @abstractmethod
+    def type_of(self, ctx: Context, node: UOp) -> str:
+        """The type of the variable that holds the value of `node`."""
+
+    @abstractmethod
+    def constant(self, ctx: Context, dtype: DType, value: Any) -> Expr:
+        """A scalar literal of exactly `dtype`."""
+
+    @abstractmethod
+    def expression(self, ctx: Context, node: UOp) -> Expr:
+        """The value of an ALU op, conversion, vector op or LOAD."""
+
+    @abstractmethod
+    def statement(self, ctx: Context, node: UOp) -> None:
+        """Emits an op that is no value: a definition, a STORE, the head of a loop."""
+
+    @abstractmethod
+    def assemble(self, ctx: Context) -> str:
+        """The source text, when every op has been seen."""
+
+    # ---- the walk --------------------------------------------------------------------------------
+
+    def render(self, linear: UOp, name: str) -> str:
+        """Source of a kernel called `name`. InvalidGraphError names all that has no rendering."""
+        ctx = Context(linear, name)
+        ctx.held = self.value_dtypes(ctx.ops)
+        for op in ctx.ops:
+            self._visit(ctx, op)
+        if (error := ctx.pending_error) is not None:
+            raise error
+        return self.assemble(ctx)
+
+    def _visit(self, ctx: Context, op: UOp) -> None:
+        match op.op:
+            case Ops.CONST:
+                ctx.exprs[op] = self.constant(ctx, op.dtype, op.arg)
+            case Ops.END | Ops.ENDIF:
+                ctx.depth -= 1
+                ctx.emit("}")
+            case Ops.GROUP | Ops.SINK | Ops.INDEX | Ops.AFTER | Ops.POINTER_INDEX:
+                if op.op is Ops.AFTER and op.src[0] in ctx.exprs:
+                    ctx.exprs[op] = ctx.exprs[op.src[0]]
+            case _ if op.op in _INLINABLE or op.op in (Ops.VCONST, Ops.CUSTOM_I):
+                self._value(ctx, op)
+            case _:
+                self.statement(ctx, op)
+
+    def _value(self, ctx: Context, op: UOp) -> None:
+        expr = self.expression(ctx, op)
+        short = len(expr.text) <= LONGEST_INLINE
+        if op.op is Ops.VCONST or self.always_inline(op) or (op in ctx.inline and short):
+            ctx.exprs[op] = expr
+            return
+        name = ctx.fresh("x" if op.op is Ops.LOAD else "v")
+        ctx.emit(f"{self.type_of(ctx, op)} {name} = {expr};")
+        ctx.exprs[op] = Expr(name)
+
+    def always_inline(self, node: UOp) -> bool:
+        """Whether every user writes this value again: it is as short as its name."""
+        constant = splat_value(node)
+        return (constant is not None and constant.op is Ops.CONST) or (
+            node.op is Ops.GEP and len(node.arg) == 1
+        )
+
+    def expr(self, ctx: Context, node: UOp) -> Expr:
+        """The text of a value that was visited before."""
+        found = ctx.exprs.get(node)
+        return found if found is not None else ctx.fail(f"{node.op.name} has no rendering", node)
+
+    def binary(self, symbol: str, level: Level, a: Expr, b: Expr) -> Expr:
+        """`a symbol b` with the parentheses it needs."""
+        if level is Level.OTHER:
+            return Expr(f"{a.at(Level.UNARY)} {symbol} {b.at(Level.UNARY)}", level)
+        return Expr(f"{a.at(level)} {symbol} {b.at(Level(level + 1))}", level)
+
+
+def is_register(pointer: UOp) -> bool:
+    """Whether a pointer points at registers."""
+    return pointer.dtype.addrspace is AddrSpace.REG
+
+
+def int_literal(value: int, suffix: str = "") -> Expr:
+    """A decimal literal; the least int64 has none and is written as a difference."""
+    if value == -(1 << 63):
+        return Expr(f"-{-(value + 1)}{suffix} - 1", Level.ADDITIVE)
+    return Expr(f"{value}{suffix}", Level.ATOM if value >= 0 else Level.UNARY)
+
+
+FLOAT_STORAGE = {
+    dtypes.float16: dtypes.uint16,
+    dtypes.bfloat16: dtypes.uint16,
+    dtypes.fp8e4m3: dtypes.uint8,
+    dtypes.fp8e5m2: dtypes.uint8,
+}
+"""Float formats without arithmetic, and the integers that hold their bits."""

@@ -1,0 +1,326 @@
+"""Small C functions that kernels call: what has no operator in C, or another meaning there.
+
+Each builder gives (name, definition, dtypes used). Definitions are guarded by the preprocessor, so
+that kernels which stand in one translation unit may each bring theirs. All are total, as page 7's
+table wants: no argument is undefined behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from morok.dtype import DType, dtypes
+from morok.renderers.c_types import (
+    literal,
+    mask_dtype,
+    mask_of,
+    short_name,
+    unaligned,
+    unsigned,
+    vector_name,
+)
+
+__all__ = ["Helper", "helper_name"]
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """A C function: its name, its text, and the types it mentions."""
+
+    name: str
+    text: str
+    uses: tuple[DType, ...]
+
+    @property
+    def guarded(self) -> str:
+        """The definition, empty where an earlier kernel of the same source has given it."""
+        guard = f"MOROK_{self.name.upper()}"
+        return f"#ifndef {guard}\n#define {guard}\n{self.text}\n#endif"
+
+
+def helper_name(stem: str, *types: DType) -> str:
+    """floordiv_i32, select_f32x8: a function of values of these types."""
+    tags = [short_name(t.scalar) + (f"x{t.count}" if t.count > 1 else "") for t in types]
+    return "_".join((stem, *tags))
+
+
+def _function(
+    stem: str, types: tuple[DType, ...], result: DType, params: str, body: str, *more: DType
+) -> Helper:
+    """A function whose body uses T for the result's type."""
+    name = helper_name(stem, *types)
+    body = body.strip().replace("\n", "\n  ")
+    text = f"static inline {vector_name(result)} {name}({params}) {{\n  {body}\n}}"
+    return Helper(name, text, (result, *types, *more))
+
+
+# ---- choosing ------------------------------------------------------------------------------------
+
+
+def select(dtype: DType) -> Helper:
+    """a where the mask is set, else b, on vectors."""
+    mask, value = vector_name(mask_of(dtype)), vector_name(dtype)
+    body = f"return ({value})((m & ({mask})a) | (~m & ({mask})b));"
+    params = f"{mask} m, {value} a, {value} b"
+    return _function("select", (dtype,), dtype, params, body, mask_of(dtype))
+
+
+def extreme(stem: str, dtype: DType) -> Helper:
+    """max or min; of floats NaN if one operand is NaN, the second operand if they are equal."""
+    value, symbol = vector_name(dtype), ">" if stem == "max" else "<"
+    params = f"{value} a, {value} b"
+    if dtype.count == 1:
+        nan = " || a != a" if dtype.kind == "f" else ""
+        return _function(stem, (dtype,), dtype, params, f"return a {symbol} b{nan} ? a : b;")
+    mask = vector_name(mask_of(dtype))
+    nan = " | (a != a)" if dtype.kind == "f" else ""
+    body = f"""{mask} m = ({mask})((a {symbol} b){nan});
+return ({value})((m & ({mask})a) | (~m & ({mask})b));"""
+    return _function(stem, (dtype,), dtype, params, body, mask_of(dtype))
+
+
+def any_lane(mask: DType) -> Helper:
+    """Whether a lane of a mask is set."""
+    name, count = vector_name(mask), mask.count
+    terms = " | ".join(f"m[{lane}]" for lane in range(count))
+    helper = helper_name("any", mask)
+    text = f"static inline _Bool {helper}({name} m) {{\n  return ({terms}) != 0;\n}}"
+    return Helper(helper, text, (mask,))
+
+
+# ---- integers ------------------------------------------------------------------------------------
+
+
+def divide(stem: str, dtype: DType) -> Helper:
+    """Quotient (idiv) or remainder (mod), truncating; 0 for a divisor 0; minimum / -1 wraps."""
+    value, signed = vector_name(dtype), dtype.kind == "i"
+    symbol = "/" if stem == "idiv" else "%"
+    params = f"{value} a, {value} b"
+    if dtype.count == 1:
+        special = ""
+        if signed:
+            special = f" : b == -1 ? ({value}){'-a' if stem == 'idiv' else '0'}"
+        body = f"return b == 0 ? 0{special} : ({value})(a {symbol} b);"
+        return _function(stem, (dtype,), dtype, params, body)
+    mask = vector_name(mask_of(dtype))
+    if not signed:
+        body = f"""{mask} zero = ({mask})(b == 0);
+return (a {symbol} (b | ({value})(zero & 1))) & ({value})~zero;"""
+        return _function(stem, (dtype,), dtype, params, body, mask_of(dtype))
+    # Divisors 0 and -1 are replaced by 1: then the quotient is a, to be cleared or negated.
+    body = f"""{value} zero = b == 0, minus = b == -1;
+{value} q = a {symbol} ((b & ~(zero | minus)) | ((zero | minus) & 1));
+return ((q ^ minus) - minus) & ~zero;"""
+    return _function(stem, (dtype,), dtype, params, body)
+
+
+def shift(stem: str, dtype: DType) -> Helper:
+    """shl or shr; a count of the width or more, or below 0, shifts everything out."""
+    value, bits = vector_name(dtype), dtype.bits
+    params = f"{value} a, {value} b"
+    count = vector_name(unsigned(dtype))
+    fill = "a < 0 ? -1 : 0" if stem == "shr" and dtype.kind == "i" else "0"
+    symbol = "<<" if stem == "shl" else ">>"
+    if dtype.count == 1:
+        body = f"return ({count})b < {bits} ? ({value})(a {symbol} b) : {fill};"
+        if "?" in fill:
+            body = f"return ({value})(a >> (({count})b < {bits} ? b : {bits - 1}));"
+        return _function(stem, (dtype,), dtype, params, body, unsigned(dtype))
+    limit = literal(unsigned(dtype).scalar, bits).text
+    inside = f"{value} inside = ({value})(({count})b < {limit});"
+    if "?" in fill:
+        last = literal(dtype.scalar, bits - 1).text
+        body = f"{inside}\nreturn a >> ((b & inside) | (~inside & {last}));"
+    else:
+        body = f"{inside}\nreturn (a {symbol} (b & inside)) & inside;"
+    return _function(stem, (dtype,), dtype, params, body, unsigned(dtype))
+
+
+# ---- floats --------------------------------------------------------------------------------------
+
+
+def _x86_vector(dtype: DType) -> str:
+    """"", "256" or "512", as x86 builtins name the width; "-" for others."""
+    return {128: "", 256: "256", 512: "512"}.get(dtype.bits * dtype.count, "-")
+
+
+def fma(dtype: DType, features: frozenset[str]) -> Helper:
+    """a*b + c with one rounding."""
+    value = vector_name(dtype)
+    params = f"{value} a, {value} b, {value} c"
+    scalar = "__builtin_fmaf" if dtype.bits == 32 else "__builtin_fma"
+    kind = "ps" if dtype.bits == 32 else "pd"
+    width = _x86_vector(dtype)
+    if dtype.count == 1:
+        body = f"return {scalar}(a, b, c);"
+    elif "fma" in features and width in ("", "256"):
+        body = f"return __builtin_ia32_vfmadd{kind}{width}(a, b, c);"
+    elif "avx512f" in features and width == "512":
+        body = f"return __builtin_ia32_vfmadd{kind}512_mask(a, b, c, -1, 4);"
+    else:
+        body = f"return ({value}){{{_lanes(dtype, lambda i: f'{scalar}(a[{i}], b[{i}], c[{i}])')}}};"
+    return _function("fma", (dtype,), dtype, params, body)
+
+
+def sqrt(dtype: DType, features: frozenset[str]) -> Helper:
+    """Square root of each lane, correctly rounded."""
+    value = vector_name(dtype)
+    scalar = "__builtin_sqrtf" if dtype.bits == 32 else "__builtin_sqrt"
+    kind = "ps" if dtype.bits == 32 else "pd"
+    width = _x86_vector(dtype)
+    if (width == "" and "sse2" in features) or (width == "256" and "avx" in features):
+        body = f"return __builtin_ia32_sqrt{kind}{width}(a);"
+    elif width == "512" and "avx512f" in features:
+        body = f"return __builtin_ia32_sqrt{kind}512_mask(a, a, -1, 4);"
+    else:
+        body = f"return ({value}){{{_lanes(dtype, lambda i: f'{scalar}(a[{i}])')}}};"
+    return _function("sqrt", (dtype,), dtype, f"{value} a", body)
+
+
+def _lanes(dtype: DType, lane: Callable[[int], str]) -> str:
+    return ", ".join(map(lane, range(dtype.count)))
+
+
+# ---- conversions ---------------------------------------------------------------------------------
+
+
+def float_to_int(source: DType, target: DType) -> Helper:
+    """Truncates toward zero; what does not fit becomes the nearest that does; NaN becomes 0."""
+    value, result = vector_name(source), vector_name(target)
+    low, high = _limits(source.scalar, target.scalar)
+    if source.count == 1:
+        body = (
+            f"return a != a ? 0 : a <= {low} ? {literal(target, _least(target)).text}"
+            f" : a >= {high} ? {literal(target, _most(target)).text} : ({result})a;"
+        )
+        return _function("to", (target, source), target, f"{value} a", body, source)
+    wide = mask_dtype(source.bits, source.count)
+    mask, least, most = vector_name(wide), _least(target), _most(target)
+    if target.kind == "u" and target.bits >= source.bits:
+        return _float_to_wide_unsigned(source, target)
+    if target.bits > source.bits:  # float32 to int64: exact in float64
+        double = dtypes.float64.vec(source.count)
+        inner = float_to_int(double, target)
+        body = f"return {inner.name}(__builtin_convertvector(a, {vector_name(double)}));"
+        outer = _function("to", (target, source), target, f"{value} a", body, double)
+        return Helper(outer.name, f"{inner.guarded}\n{outer.text}", (*inner.uses, *outer.uses))
+    if target.bits < source.bits:  # the limits are floats: clamp, then convert
+        bottom = literal(source.scalar, float(least)).text
+        top = literal(source.scalar, float(most)).text
+        body = f"""{mask} below = ({mask})(a < {bottom}), above = ({mask})(a > {top});
+{mask} r = ({mask})a & ({mask})(a == a) & ~(below | above);
+r |= (below & ({mask})({bottom} - ({value}){{}})) | (above & ({mask})({top} - ({value}){{}}));
+return __builtin_convertvector(({value})r, {result});"""
+    else:
+        body = f"""{mask} below = ({mask})(a <= {low}), above = ({mask})(a >= {high});
+{mask} inside = ({mask})(a == a) & ~(below | above);
+{mask} r = __builtin_convertvector(({value})(({mask})a & inside), {mask});
+r |= (below & {literal(wide.scalar, least)}) | (above & {literal(wide.scalar, most)});
+return r;"""
+    return _function("to", (target, source), target, f"{value} a", body, source, wide)
+
+
+def _float_to_wide_unsigned(source: DType, target: DType) -> Helper:
+    """float32 to uint32 or wider, float64 to uint64, on vectors: lane by lane."""
+    scalar = float_to_int(source.scalar, target.scalar)
+    lanes = _lanes(source, lambda i: f"{scalar.name}(a[{i}])")
+    body = f"return ({vector_name(target)}){{{lanes}}};"
+    outer = _function("to", (target, source), target, f"{vector_name(source)} a", body)
+    return Helper(outer.name, f"{scalar.guarded}\n{outer.text}", (*scalar.uses, *outer.uses))
+
+
+def _least(target: DType) -> int:
+    return 0 if target.kind == "u" else -(1 << (target.bits - 1))
+
+
+def _most(target: DType) -> int:
+    return (1 << target.bits) - 1 if target.kind == "u" else (1 << (target.bits - 1)) - 1
+
+
+def _limits(source: DType, target: DType) -> tuple[str, str]:
+    """The floats at and beyond which a conversion saturates: the least and one more than the most,
+    which are powers of two, so that every float format has them."""
+    low, high = float(_least(target)), float(_most(target) + 1)
+    return literal(source, low).text, literal(source, high).text
+
+
+def half_to_float(count: int) -> Helper:
+    """float16 bits to float32 by the processor's instruction."""
+    source, target = dtypes.uint16.vec(count), dtypes.float32.vec(count)
+    short8 = dtypes.int16.vec(8)
+    name = vector_name(short8)
+    if count == 1:
+        body = f"return __builtin_ia32_vcvtph2ps(({name}){{(int16_t)a}})[0];"
+    elif count == 4:
+        body = f"return __builtin_ia32_vcvtph2ps(({name}){{{_lanes(source, lambda i: f'a[{i}]')}}});"
+    elif count == 8:
+        body = f"return __builtin_ia32_vcvtph2ps256(({name})a);"
+    else:
+        body = _halves("half_to_f32", count)
+        return _joined(half_to_float(count // 2), "half_to_f32", source, target, body)
+    return _named("half_to_f32", count, source, target, body, short8)
+
+
+def float_to_half(count: int) -> Helper:
+    """float32 to float16 bits, to nearest even, by the processor's instruction."""
+    source, target = dtypes.float32.vec(count), dtypes.uint16.vec(count)
+    float4, short8 = dtypes.float32.vec(4), dtypes.int16.vec(8)
+    value = vector_name(target)
+    if count == 1:
+        body = f"return (uint16_t)__builtin_ia32_vcvtps2ph(({vector_name(float4)}){{a}}, 0)[0];"
+    elif count == 4:
+        body = f"""{vector_name(short8)} r = __builtin_ia32_vcvtps2ph(a, 0);
+return ({value}){{{_lanes(target, lambda i: f'(uint16_t)r[{i}]')}}};"""
+    elif count == 8:
+        body = f"return ({value})__builtin_ia32_vcvtps2ph256(a, 0);"
+    else:
+        body = _halves("half_of_f32", count)
+        return _joined(float_to_half(count // 2), "half_of_f32", source, target, body)
+    return _named("half_of_f32", count, source, target, body, short8, float4)
+
+
+def _named(
+    stem: str, count: int, source: DType, target: DType, body: str, *more: DType
+) -> Helper:
+    suffix = f"x{count}" if count > 1 else ""
+    name = f"{stem}{suffix}"
+    head = f"static inline {vector_name(target)} {name}({vector_name(source)} a)"
+    indented = body.replace("\n", "\n  ")
+    return Helper(name, f"{head} {{\n  {indented}\n}}", (source, target, *more))
+
+
+def _halves(stem: str, count: int) -> str:
+    """Both halves of a vector through the function for half the lanes."""
+    half = count // 2
+    inner = f"{stem}x{half}" if half > 1 else stem
+    low = ", ".join(map(str, range(half)))
+    high = ", ".join(map(str, range(half, count)))
+    whole = ", ".join(map(str, range(count)))
+    parts = [f"{inner}(__builtin_shufflevector(a, a, {lanes}))" for lanes in (low, high)]
+    if half == 1:
+        parts = [f"{inner}(a[0])", f"{inner}(a[1])"]
+        target = "f32x2" if stem == "half_to_f32" else "u16x2"
+        return f"return ({target}){{{', '.join(parts)}}};"
+    return f"return __builtin_shufflevector({', '.join(parts)}, {whole});"
+
+
+def _joined(inner: Helper, stem: str, source: DType, target: DType, body: str) -> Helper:
+    outer = _named(stem, source.count, source, target, body)
+    return Helper(outer.name, f"{inner.guarded}\n{outer.text}", (*inner.uses, *outer.uses))
+
+
+def stream(dtype: DType, features: frozenset[str]) -> Helper | None:
+    """A store that bypasses the cache where the address allows; None where the target has none."""
+    width = _x86_vector(dtype)
+    if {"": "sse2", "256": "avx", "512": "avx512f"}.get(width) not in features:
+        return None
+    doubles = dtypes.float64.vec(dtype.itemsize // 8)
+    name = helper_name("stream", dtype)
+    text = f"""static inline void {name}(void *p, {vector_name(dtype)} v) {{
+  if (((__UINTPTR_TYPE__)p & {dtype.itemsize - 1}) == 0)
+    __builtin_ia32_movntpd{width}(p, ({vector_name(doubles)})v);
+  else
+    *({unaligned(dtype)} *)p = v;
+}}"""
+    return Helper(name, text, (dtype, doubles))
