@@ -192,7 +192,8 @@ def _plan_writes(work: dict[int, Base]) -> set[UOp]:
     shared: dict[UOp, list[Base]] = {}
     for tensor in (*others, *work.values()):
         for view in {memory_of(tensor), tensor._home}:
-            if view is not None and targets.get(base_of(view)) not in (None, tensor):
+            owner = None if view is None else targets.get(base_of(view))
+            if view is not None and owner is not None and owner is not tensor:
                 shared.setdefault(base_of(view), []).append(tensor)
     written = set()
     for base, owner in targets.items():
