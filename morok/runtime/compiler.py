@@ -43,13 +43,13 @@ _FLAGS = (
     "-Werror=implicit-function-declaration",
 )
 _GCC_FLAGS = ("-pipe", "-fvect-cost-model=dynamic", "-fno-use-linker-plugin")
-_ZIG_FLAGS = ("-fno-sanitize=undefined",)
+_CLANG_FLAGS = ("-fno-sanitize=undefined",)  # zig's default
 _X86_FLAGS = ("-fcf-protection=none",)
 
 # A raw link: no start files, and libc only as found in the process. The compiler's helper library
 # (wide division, half-float conversions) is linked statically and costs nothing unless it is used.
 _LINK_FLAGS = ("-shared", "-nostdlib", "-s", "-Wl,--build-id=none,--hash-style=gnu")
-_X86_LINK_FLAGS = ("-Wl,-z,noseparate-code,-z,max-page-size=4096",)  # a file a third as large
+_GCC_X86_LINK_FLAGS = ("-Wl,-z,noseparate-code,-z,max-page-size=4096",)  # a third of the size
 _LIBRARIES = ("-lgcc",)
 
 _CANDIDATES = ("cc", "gcc", "clang")
@@ -121,12 +121,9 @@ class CCompiler:
     @cached_property
     def flags(self) -> tuple[str, ...]:
         """All it is given besides the source, the output and the libraries."""
-        zig = self.target.is_clang and Path(self.command[0]).stem == "zig"
-        x86 = self.target.has("x86_64")
-        flags = _FLAGS + (() if self.target.is_clang else _GCC_FLAGS)
-        flags += _X86_FLAGS if x86 else ()
-        flags += _LINK_FLAGS + (_X86_LINK_FLAGS if x86 and not zig else ())
-        return flags + (_ZIG_FLAGS if zig else ())
+        x86, clang = self.target.has("x86_64"), self.target.is_clang
+        flags = _FLAGS + (_CLANG_FLAGS if clang else _GCC_FLAGS) + (_X86_FLAGS if x86 else ())
+        return flags + _LINK_FLAGS + (_GCC_X86_LINK_FLAGS if x86 and not clang else ())
 
     @cached_property
     def identity(self) -> str:
@@ -330,6 +327,7 @@ def _compile_error(
     except OSError:
         saved = None  # the error carries the source anyway
     else:
-        command = [saved if word == path else word for word in command]
+        base, saved_base = path.removesuffix(".c"), saved.removesuffix(".c")
+        command = [word.replace(base, saved_base) for word in command]  # ready to be tried again
         output = output.replace(path, saved)
     return CompileError(message, source=source, source_path=saved, command=command, output=output)

@@ -400,7 +400,7 @@ def test_each_file_of_the_cache_damaged_in_turn(tmp_path, how):
     cache = DiskCache(tmp_path / "cache", 1 << 24)
     compiler = Counting(CCompiler(cache=cache))
     assert compute(build_kernels(sources(), compiler, cache)) == RIGHT
-    names = sorted(path.name for path in (cache.path / "v1").iterdir())
+    names = sorted(path.name for path in (cache.path / "v1").iterdir() if path.name[0] != ".")
     assert len(names) >= 6  # the compiler's answer, units, kernels
     for name in names:
         damage(cache.path / "v1" / name, how)
