@@ -11,6 +11,7 @@ from morok.rangeify.estimate import estimate
 from morok.rangeify.ranges import Kernel, Ranged, Rangeify
 from morok.rangeify.transforms import renumber, simplify_merge_adjacent
 
+_STORES_TOGETHER = 48  # in one kernel of updates
 _ATTEMPTS = 64  # each adds a buffer that a write needs; far fewer writes than this conflict
 
 
@@ -65,9 +66,41 @@ def split_store(stores: list[UOp]) -> UOp:
     return UOp(Ops.CALL, dtypes.void, (sink, *context.args), CallInfo(name=info.name))
 
 
-def split_all_stores(ranged: Ranged, order: list[Kernel]) -> tuple[UOp, ...]:
-    """Each STORE border a kernel; stores of one loop nest are one border."""
-    return tuple(split_store(ranged.stores[k]) for k in order)
+def split_all_stores(ranged: Ranged, order: list[list[Kernel]]) -> tuple[UOp, ...]:
+    """Each STORE border a kernel; stores of one loop nest, and nests put together, are one border."""
+    return tuple(split_store([s for k in group for s in ranged.stores[k]]) for group in order)
+
+
+def put_together(ranged: Ranged, order: list[Kernel]) -> list[list[Kernel]]:
+    """Elementwise updates of memory that nothing in the schedule waits for share kernels, nest after nest.
+
+    So an optimizer step over any number of parameters is a handful of kernels.
+    """
+    written = _written(ranged)
+    groups: list[list[Kernel]] = []
+    updates: list[list[Kernel]] = []
+    stores = 0
+    for k in order:
+        if not _is_update(k, ranged) or _is_awaited(k, written):
+            groups.append([k])
+            continue
+        if not updates or stores + len(ranged.stores[k]) > _STORES_TOGETHER:
+            updates.append([])
+            stores = 0
+        updates[-1].append(k)
+        stores += len(ranged.stores[k])
+    return groups + updates
+
+
+def _is_update(k: Kernel, ranged: Ranged) -> bool:
+    return all(o.op is Ops.AFTER for o in k.outputs) and not any(
+        s.src[1].has(op) for s in ranged.stores[k] for op in (Ops.REDUCE, Ops.BUFFERIZE)
+    )
+
+
+def _is_awaited(k: Kernel, written: dict[UOp, Kernel]) -> bool:
+    """Some kernel must run after `k`: it reads what `k` stores, or overwrites what `k` reads."""
+    return bool(k.readers) or any(written.get(u, k) is not k for u in k.reads)
 
 
 def _written(ranged: Ranged) -> dict[UOp, Kernel]:
@@ -180,7 +213,7 @@ def run_kernel_split_pipeline(sink: UOp) -> Schedule:
             sink = _snapshot(sink, order, copy)
             apart |= {copy}
             continue
-        return Schedule(split_all_stores(ranged, order), tuple(ranged.buffers[o] for o in sink.src))
+        return Schedule(split_all_stores(ranged, put_together(ranged, order)), tuple(ranged.buffers[o] for o in sink.src))
     raise InvalidGraphError("writes overlap in too many ways", node=sink, stage="split store")
 
 
