@@ -28,7 +28,7 @@ from morok.ir.ops import (
 )
 from morok.ir.optable import OPS, GroupOp
 
-__all__ = ["Fault", "check_node", "fault_error", "fault_of"]
+__all__ = ["Fault", "check_node", "fault_error", "fault_of", "is_laid_out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,12 @@ def fault_of(node: Node) -> Fault | None:
             return fault
     special = _ALU if op in GroupOp.ALU else _SPECIAL.get(op)
     return special(node, src) if special is not None else None
+
+
+def is_laid_out(node: Node) -> bool:
+    """Whether sources and argument have the layout of the op's row, so that fields can be read."""
+    src = node.src
+    return _count(node, src) is None and _argument(node, src) is None
 
 
 # General -----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from typing import Any
 from morok import _core
 from morok._core import Node
 from morok.dtype import AddrSpace, DType, dtypes, to_bits
+from morok.ir.checks import is_laid_out
 from morok.ir.ops import AxisId, BufferizeOpts, DeviceSpec, InvalidType, KernelInfo, Ops
 from morok.ir.optable import OPS, GroupOp
 
@@ -111,6 +112,8 @@ def _arguments(node: Node, *, full: bool) -> list[str]:
     """What stands in the parentheses behind the op's name."""
     op, arg, src = node.op, node.arg, node.src
     spec = OPS[op]
+    if not is_laid_out(node):  # errors print ill-formed nodes
+        return [] if arg is None else [f"arg={_value(arg)}"]
     if op is Ops.RANGE:
         end = _end(src[0], full=full)
         axis_id, axis_type = arg

@@ -209,6 +209,11 @@ def test_wmma_line():
     )
 
 
+def test_ill_formed_nodes_print():
+    bad = UOp(Ops.REDUCE, F32, (const(1.0),), (1, 2))
+    assert bad.tree(ids=False).splitlines()[0] == "REDUCE(arg=[1, 2])"
+
+
 # Sharing, depth, size ----------------------------------------------------------------------------
 
 
