@@ -300,7 +300,7 @@ cdef int _negative_divisor(CNode *root, Form *n, int64_t d, bint mod, CNode **ou
     """x // -d = -x // d, x % -d = -(-x % d)"""
     cdef CNode *inner
     cdef CNode *src[1]
-    if d == INT64_MIN or not form_negate(n) or not form_fits(n, root.dtype):
+    if d == INT64_MIN or not _holds(root.dtype, -d) or not form_negate(n) or not form_fits(n, root.dtype):
         return 0
     inner = apply_owned(root.op, form_built(n, root.dtype), make_const(root.dtype, -d))
     if mod:

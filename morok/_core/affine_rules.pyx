@@ -20,6 +20,7 @@ from morok._core.affine cimport (
     form_negate,
     form_sort,
     make_const,
+    order_key,
 )
 from morok._core.affine_divide cimport (
     MAX_CANDIDATES,
@@ -300,7 +301,7 @@ cdef int _rule_compare(CNode *root, CNode **out) except -1:
             f = q
             continue
         form_sort(&f)
-        if f.n and f.terms[0].coeff < 0:
+        if f.n and f.terms[_leading(&f) if equal else 0].coeff < 0:
             # f < 0  <=>  -f - 1 >= 0
             if not form_negate(&f) or (not equal and not form_add_offset(&f, -1)):
                 return 0
@@ -315,6 +316,36 @@ cdef int _rule_compare(CNode *root, CNode **out) except -1:
                 f = q
                 found = True
     return _comparison(root, &f, equal, below, out)
+
+
+cdef uint32_t _leading(Form *f) except? 0xFFFF:
+    """Of the terms of greatest magnitude in a sorted form, the first by order key: its sign tells which way
+    round an equation stands."""
+    cdef uint32_t i, best = 0
+    cdef int64_t c = f.terms[0].coeff
+    for i in range(1, f.n):
+        if f.terms[i].coeff != c and f.terms[i].coeff + c != 0:
+            break
+        if order_key(f.terms[i].atom) < order_key(f.terms[best].atom):
+            best = i
+    return best
+
+
+cdef CNode *_side(Form *f, CNode *root, uint16_t dtype) except NULL:
+    """The expression of a form; an operand of the root that has this form stays as it is, since sums of
+    fixed-width ints have another order than forms."""
+    cdef Form g
+    cdef uint32_t i, k
+    for i in range(2):
+        form_clear(&g)
+        if not form_add(&g, root.src[i], 1) or g.n != f.n or g.offset != f.offset:
+            continue
+        for k in range(f.n):
+            if form_coeff(&g, f.terms[k].atom) != f.terms[k].coeff:
+                break
+        else:
+            return _new_ref(root.src[i])
+    return form_built(f, dtype)
 
 
 cdef int _comparison(CNode *root, Form *f, bint equal, bint below, CNode **out) except -1:
@@ -349,9 +380,9 @@ cdef int _comparison(CNode *root, Form *f, bint equal, bint below, CNode **out) 
         kind = B_EQ if below else B_NE
     else:
         kind = B_LT if below else B_GE
-    a = form_built(&left, dtype)
+    a = _side(&left, root, dtype)
     try:
-        b = form_built(&right, dtype)
+        b = _side(&right, root, dtype)
     except BaseException:
         c_decref(a.self)
         raise

@@ -24,7 +24,7 @@ _widens = (
     | (kind(x, "iu") & kind(_once, "x"))
 )
 # floats of 16, 32 and 64 bits hold every int of 8, 16 and 32 bits
-_exact_float = kind(x, "iu") & kind(_once, "f") & (bits(x) * 2 <= bits(_once))
+_exact_float = kind(x, "iu") & kind(_once, "f") & (bits(x) * 2 <= bits(_once)) & kind(_twice, "bf")
 _fits = kind(x, "iux") & kind(_once, "iu") & (lowest(_once) <= x.vmin) & (x.vmax <= highest(_once))
 _narrows = kind(x, "iu") & kind(_once, "iu") & kind(_twice, "iu") & (bits(_twice) <= bits(_once))
 

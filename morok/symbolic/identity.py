@@ -90,6 +90,7 @@ identity.table([
 ], dtype="i")
 
 identity.table([
+    ("abs_unsigned",    absolute(x),                    x),
     ("and_ones",        x & c,                          x,      c.eq(highest(x))),
     ("or_ones",         x | c,                          c,      c.eq(highest(x))),
     ("xor_ones",        x ^ c,                          ~x,     c.eq(highest(x))),
@@ -107,11 +108,14 @@ identity.table([
     ("sub_neg",         x - -y,                         x + y),
     ("mul_neg_neg",     -x * -y,                        x * y),
     ("abs_abs",         absolute(absolute(x)),          absolute(x)),
-    ("abs_neg",         absolute(-x),                   absolute(x)),
     ("square_neg",      node(Ops.SQUARE, -x),           node(Ops.SQUARE, x)),
     ("square_abs",      node(Ops.SQUARE, absolute(x)),  node(Ops.SQUARE, x)),
     ("sign_sign",       node(Ops.SIGN, node(Ops.SIGN, x)), node(Ops.SIGN, x)),
 ], dtype="iuf")
+
+identity.table([
+    ("abs_neg",         absolute(-x),                   absolute(x)),
+], dtype="if")
 
 identity.table([
     ("add_minus_zero",  x + -0.0,                       x),
@@ -210,10 +214,12 @@ chains.table([
 ], dtype="u")
 # fmt: on
 
+# index sums have an order of their own, see `divmod`
+chains.native("order.commutative", name="order_add", ops=(Ops.ADD,), dtype="biu")
 chains.native(
     "order.commutative",
     name="order",
-    ops=(GroupOp.Commutative - GroupOp.Comparison),
+    ops=GroupOp.Commutative - GroupOp.Comparison - {Ops.ADD},
     dtype="biux",
 )
-chains.native("order.commutative", name="order_equal", ops=(Ops.EQ, Ops.NE), dtype="biux")
+chains.native("order.commutative", name="order_equal", ops=(Ops.EQ, Ops.NE), dtype="b")
