@@ -16,9 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
+from morok._core import consumers
 from morok.dtype import AddrSpace, DType, dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import AxisType, BufferizeOpts, DeviceSpec, GroupOp, Ops, UOp
+from morok.ir import AxisType, BufferizeOpts, DeviceSpec, GroupOp, Ops, ReduceOp, UOp
 from morok.rangeify.cost import (
     IDENTITY,
     ROUND_TRIP,
@@ -92,6 +93,7 @@ class Rangeify:
         self.apart = apart
         self.order = sink.toposort()
         self.costs: dict[UOp, Cost] = count_costs(self.order)
+        self.users: dict[UOp, list[UOp]] = consumers(sink)
         self.uses: dict[UOp, dict[Use, None]] = {}
         self.home: dict[UOp, Kernel] = {}  # GLOBAL nodes
         self.rows: dict[UOp, Row] = {}  # LOCAL nodes
@@ -174,6 +176,10 @@ class Rangeify:
             if len(uses) > 1:
                 return False
             (use,) = uses
+            if self._continues(u):
+                # Both reductions become one. Where the outer one looks beyond the value (padding), the inner one
+                # works in vain; up to as much as it works to the purpose, that is cheaper than a buffer.
+                return self.times(use) <= 2 * count
             if self.times(use) > count:
                 return False
             return not is_contraction(u, self.costs) or self._is_epilogue(use)
@@ -184,6 +190,20 @@ class Rangeify:
         leaves = len(cost.leaves)
         n = len(uses)
         return max(times, n * count) * cost.work <= (ROUND_TRIP + 1) * count * n and n * leaves <= leaves + n + 1
+
+    def _continues(self, u: UOp) -> bool:
+        """Is this sum only moved about and then summed on, by one user?"""
+        if u.arg[0] is not ReduceOp.ADD:
+            return False
+        while True:
+            users = self.users[u]
+            if len(users) != 1:
+                return False
+            u = users[0]
+            if u.op is Ops.REDUCE_AXIS:
+                return u.arg[0] is ReduceOp.ADD
+            if u.op not in GroupOp.Movement:
+                return False
 
     def _is_epilogue(self, use: Use) -> bool:
         """The value is wanted once for each element of the kernel's output, outside any reduction."""
@@ -382,7 +402,7 @@ class Rangeify:
             if numel(u.src[0]) == 0:
                 return UOp.const(u.dtype, u.arg[0].identity(u.dtype))
             ranges = self.reduce_ranges[u, use]
-            return UOp(Ops.REDUCE, u.dtype, (parts[0], *ranges), u.arg[0]) if ranges else parts[0]
+            return _reduce(u, parts[0], ranges) if ranges else parts[0]
         if u.op is Ops.BUFFERIZE:
             at = dict(zip(u.ended_ranges, use.index, strict=True))
             return u.src[0].substitute(at)
@@ -391,6 +411,21 @@ class Rangeify:
         if len(parts) == 1:
             return parts[0]
         raise InvalidGraphError(f"{u.op.name} has no meaning in a kernel", node=u, stage="rangeify")
+
+
+def _reduce(u: UOp, value: UOp, ranges: tuple[UOp, ...]) -> UOp:
+    """REDUCE over the ranges. sum_r(sum_s(x)) and sum_r(where(v, sum_s(x), 0)) are one sum over r and s."""
+    op: ReduceOp = u.arg[0]
+    guards: list[UOp] = []
+    inner = value
+    while inner.op is Ops.WHERE and inner.src[2].op is Ops.CONST and inner.src[2].arg == 0:
+        guards.append(inner.src[0])
+        inner = inner.src[1]
+    if op is ReduceOp.ADD and inner.op is Ops.REDUCE and inner.arg is op and inner.dtype is u.dtype:
+        value, ranges = inner.src[0], (*ranges, *inner.ended_ranges)
+        for guard in reversed(guards):
+            value = UOp(Ops.WHERE, value.dtype, (guard, value, _zero_of(value.dtype)))
+    return UOp(Ops.REDUCE, u.dtype, (value, *ranges), op)
 
 
 _INLINE = IDENTITY | {Ops.BUFFERIZE}  # a BUFFERIZE of plain arithmetic is computed where it is read
@@ -418,6 +453,12 @@ def _zero_of(dtype: DType) -> UOp:
 
 
 def _read(buffer: UOp, flat: UOp, valid: UOp | None) -> UOp:
+    """INDEX of a flat buffer. The condition only guards memory: an index that is always inside needs none, since
+    padding masks the value where it pads."""
+    size = buffer.arg if buffer.op is Ops.BUFFER else buffer.arg[1]
+    low, high = flat.vmin, flat.vmax
+    if valid is not None and low is not None and high is not None and low >= 0 and high < size:
+        valid = None
     src = (buffer, flat) if valid is None else (buffer, flat, valid)
     return UOp(Ops.INDEX, buffer.dtype, src, valid is not None)
 
