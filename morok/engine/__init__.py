@@ -5,7 +5,9 @@ from morok.engine.compile import (
     CompiledKernel,
     CompileStats,
     clear_kernels,
+    compile_kernels,
     heaviest_kernel,
+    run_kernel,
     stats,
 )
 from morok.engine.realize import realize
@@ -18,10 +20,12 @@ __all__ = [
     "buffers",
     "clear_kernels",
     "clear_plans",
+    "compile_kernels",
     "heaviest_kernel",
     "normalise",
     "plan",
     "realize",
+    "run_kernel",
     "sink_of",
     "stats",
 ]

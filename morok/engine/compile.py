@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import RLock
 from time import perf_counter
+from typing import Any
+
+import numpy as np
 
 from morok.codegen import get_program, scratch_bytes
 from morok.ir import Ops, UOp
 from morok.optimizer import apply_opts
-from morok.runtime import CpuDevice, Kernel, KernelSource
+from morok.runtime import CpuDevice, ExecutionPlan, Kernel, KernelSource
 
+Array = np.ndarray[Any, Any]
 _KERNELS = 4096  # compiled kernels kept in memory
 _cache: OrderedDict[tuple[UOp, str], CompiledKernel] = OrderedDict()
 _lock = RLock()
@@ -87,6 +91,18 @@ def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKer
         while len(_cache) > _KERNELS:
             _cache.popitem(last=False)
         return out
+
+
+def run_kernel(sink: UOp, arrays: Sequence[Array], device: CpuDevice) -> list[Array]:
+    """The contents of all buffers, flat, after one kernel; `arrays` (buffer i is slot i) are left alone."""
+    (ready,) = compile_kernels([sink], device)
+    out = [np.array(a).reshape(-1) for a in arrays]
+    slots = tuple(range(len(out)))
+    plan = ExecutionPlan(
+        [(ready.kernel, slots, ready.scratch, 0, 1, None, ready.name)], len(out)
+    )
+    plan.run([device.allocator.wrap(a) for a in out])
+    return out
 
 
 def heaviest_kernel() -> CompiledKernel | None:
