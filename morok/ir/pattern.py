@@ -69,7 +69,11 @@ class Pat:
     def anything(self) -> bool:
         """Whether every node matches."""
         return (
-            self.ops is self.src is self.kinds is self.dtype is self.literal is None
+            self.ops is None
+            and self.src is None
+            and self.kinds is None
+            and self.dtype is None
+            and self.literal is None
             and self.arg is ANY
             and not self.constant
         )

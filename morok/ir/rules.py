@@ -425,7 +425,7 @@ def _symbols(function: Callable[..., Any], rule: str) -> list[Capture]:
 def _capture(pattern: Pat, name: str, rule: str) -> Capture:
     for part in pattern.walk():
         if part.name == name:
-            return Const(name) if part.constant or part.ops == {Ops.CONST} else Var(name)
+            return Const(name) if part.constant or part.ops == frozenset({Ops.CONST}) else Var(name)
     raise RuleError(f"the pattern does not capture {name}", rule=rule)
 
 

@@ -399,7 +399,8 @@ _defining = threading.local()
 def collect_guards() -> Iterator[list[Term]]:
     """Gathers what `when` is given while a rule's function runs."""
     outer = getattr(_defining, "guards", None)
-    _defining.guards = guards = []
+    guards: list[Term] = []
+    _defining.guards = guards
     try:
         yield guards
     finally:
