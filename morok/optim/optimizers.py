@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
+from morok.dtype import acc_dtype, promote
 from morok.errors import ShapeError
 from morok.tensor import Tensor, no_grad
 
@@ -26,7 +27,8 @@ class Optimizer(ABC):
         self.params = [param for param in given.values() if param.requires_grad]
         if not self.params:
             raise ShapeError("an optimizer needs parameters that require gradients: there are none")
-        self._lr = lr if isinstance(lr, Tensor) else Tensor(float(lr))
+        self._precision = promote(*(acc_dtype(param.dtype) for param in self.params))
+        self._lr = lr if isinstance(lr, Tensor) else self._number(lr)
 
     @property
     def lr(self) -> Tensor:
@@ -36,7 +38,11 @@ class Optimizer(ABC):
     @lr.setter
     def lr(self, value: float | Tensor) -> None:
         with no_grad():
-            self._lr.assign(Tensor(value))
+            self._lr.assign(self._number(value))
+
+    def _number(self, value: float | Tensor) -> Tensor:
+        """A number that may change from step to step, as precise as the most precise parameter."""
+        return Tensor(value, dtype=self._precision)
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
@@ -56,6 +62,10 @@ class Optimizer(ABC):
     @abstractmethod
     def _update(self, active: list[Tensor]) -> list[Tensor]:
         """Assign new values to the parameters and states; the states assigned to."""
+
+    def _rate(self, param: Tensor) -> Tensor:
+        """The learning rate in the precision of a parameter."""
+        return self._lr.cast(acc_dtype(param.dtype))
 
     def _zeros(self) -> dict[int, Tensor]:
         """A state per parameter, by the parameter's id."""
@@ -120,7 +130,7 @@ class SGD(Optimizer):
                 velocity.assign(velocity * self.momentum + fresh)
                 grad = grad + velocity * self.momentum if self.nesterov else velocity
                 states.append(velocity)
-            param.assign(param - grad * self._lr)
+            param.assign(param - grad * self._rate(param))
         return states
 
 
@@ -144,7 +154,7 @@ class Adam(Optimizer):
         self.mean = self._zeros()
         self.square = self._zeros()
         # Parameters that made the same steps share a pair; without a gradient one does not age.
-        self._age = dict.fromkeys(map(id, self.params), _Age(Tensor(0.0), Tensor(0.0)))
+        self._age = dict.fromkeys(map(id, self.params), _Age(self._number(0.0), self._number(0.0)))
         self._ready(self.mean, self.square)
 
     def _update(self, active: list[Tensor]) -> list[Tensor]:
@@ -153,14 +163,15 @@ class Adam(Optimizer):
         for param in active:
             grad = _gradient(param, 0.0 if self.decoupled else self.weight_decay)
             mean, square = self.mean[id(param)], self.square[id(param)]
-            age = self._age[id(param)]
+            c1, c2 = (c.cast(acc_dtype(param.dtype)) for c in self._age[id(param)])
+            rate = self._rate(param)
             mean.assign(mean * first + grad * (1 - first))
             square.assign(square * second + grad * grad * (1 - second))
-            scale = (square / age.second).sqrt() + self.eps
+            scale = (square / c2).sqrt() + self.eps
             old = param
             if self.decoupled and self.weight_decay:
-                old = param * (1 - self._lr * self.weight_decay)
-            param.assign(old - mean / age.first * self._lr / scale)
+                old = param * (1 - rate * self.weight_decay)
+            param.assign(old - mean / c1 * rate / scale)
             states += [mean, square]
         return states
 

@@ -26,7 +26,8 @@ Rule = Callable[[UOp, UOp], UOp]
 def gradients(root: UOp, seed: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
     """The gradient of `root`, weighted by `seed`, with respect to each of `targets` it depends on.
 
-    `seed` has the shape of `root` or (). The results have the shapes of the targets.
+    `seed` has the shape of `root` or (). The results have the shapes of the targets; they are zeros
+    where only steps (floor, round …) lie between.
     InvalidGraphError for an op on the way that has no entry.
     """
     wanted = set(targets)
@@ -53,7 +54,11 @@ def gradients(root: UOp, seed: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
                 part = _met(part, node, source)
             before = found.get(source)
             found[source] = part if before is None else _add(before, part)
-    return {target: _spread(found[target], target) for target in wanted if target in found}
+    return {
+        target: _spread(found.get(target, _zero(target)), target)
+        for target in wanted
+        if target in reached and root in reached
+    }
 
 
 def _reached(order: list[UOp], wanted: set[UOp]) -> set[UOp]:

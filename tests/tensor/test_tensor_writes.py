@@ -150,8 +150,8 @@ def test_assign_casts_and_broadcasts() -> None:
         a.assign(Tensor([1, 2, 3]))
     with pytest.raises(DTypeError, match="div_"):
         a /= 2
+    small = Tensor([1])
     with pytest.raises(ShapeError, match="add_"):
-        small = Tensor([1])
         small += Tensor([1, 2])
 
 
