@@ -1,6 +1,6 @@
 """Running kernels: devices, memory, compilers, the cache on disk, plans and profiles.
 
-Knows nothing of the IR: C source text goes in, running kernels come out.
+C source text goes in, running kernels come out; only a device's renderer knows the IR.
 """
 
 from morok._core import (

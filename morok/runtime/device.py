@@ -1,23 +1,22 @@
 """The devices of this process: memory, a compiler and a renderer each.
 
-Device["CPU"].allocator.allocate(4096)
-Device["CPU"].build([KernelSource("add", text)])
-Device.list()
+    Device["CPU"].allocator.allocate(4096)
+    Device["CPU"].build([KernelSource("add", text)])
+
+`Device.list()` names them all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from morok import config
 from morok._core import Buffer, Kernel, Library, clear_pool, memory_stats, set_pool_limit
 from morok.errors import DeviceError
+from morok.ir import Renderer
+from morok.renderers import CRenderer
 from morok.runtime.build import KernelSource, build_kernels
-from morok.runtime.compiler import CCompiler, Target
-
-if TYPE_CHECKING:
-    from morok.ir import Renderer
+from morok.runtime.compiler import CCompiler
 
 
 class CpuAllocator:
@@ -44,19 +43,14 @@ class CpuAllocator:
 
 
 class CpuDevice:
-    """The machine's own processor.
-
-    `renderer` turns kernels into this device's C: layers above the renderers attach it, see
-    `attach_renderer`.
-    """
+    """The machine's own processor."""
 
     name = "CPU"
 
     def __init__(self) -> None:
-        self._make_renderer: Callable[[Target], Renderer] | None = None
-        self._renderer: Renderer | None = None
         self.allocator = CpuAllocator()
         self._compilers: dict[tuple[str, ...] | None, CCompiler] = {}
+        self._renderers: dict[CCompiler, Renderer] = {}
 
     @property
     def compiler(self) -> CCompiler:
@@ -72,16 +66,12 @@ class CpuDevice:
 
     @property
     def renderer(self) -> Renderer:
-        """Renders kernels for this CPU, as the compiler describes it."""
-        if self._renderer is None:
-            if self._make_renderer is None:
-                raise DeviceError(f"no renderer is attached to {self.name}")
-            self._renderer = self._make_renderer(self.compiler.target)
-        return self._renderer
-
-    def attach_renderer(self, make: Callable[[Target], Renderer]) -> None:
-        """Says how the renderer is made, at its first use, for what the compiler targets."""
-        self._make_renderer, self._renderer = make, None
+        """Renders kernels as C for this CPU, as the compiler in force describes it."""
+        compiler = self.compiler
+        renderer = self._renderers.get(compiler)
+        if renderer is None:
+            renderer = self._renderers[compiler] = CRenderer.for_target(compiler.target.has)
+        return renderer
 
     def load(self, binary: bytes) -> Library:
         """A compiled binary, ready to run. DeviceError if it is none of this machine's."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from handmade import kernel_source
 
-from morok import config
+from morok import config, dtypes
 from morok.errors import DeviceError
 from morok.runtime import CpuDevice, Device, ExecutionPlan, memory_stats
 
@@ -75,3 +75,11 @@ def test_the_compiler_follows_the_settings(device):
             with pytest.raises(DeviceError, match="no-such-compiler"):
                 _ = device.compiler
     assert device.compiler is compiler
+
+
+def test_the_renderer_knows_the_processor(device):
+    assert device.renderer is device.renderer
+    width = device.renderer.capability.max_width(dtypes.float32)
+    assert width == (16 if device.compiler.target.has("avx512f") else width)
+    if device.compiler.target.has("avx2"):
+        assert width >= 8
