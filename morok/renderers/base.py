@@ -17,17 +17,16 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar
 
+from morok.codegen import local_layout
 from morok.dtype import AddrSpace, DType, dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import Capability, GroupOp, KernelInfo, Ops, UOp
 
-__all__ = ["CLike", "Context", "Expr", "Level", "base_buffer", "local_layout", "splat_value"]
+__all__ = ["CLike", "Context", "Expr", "Level", "base_buffer", "splat_value"]
 
 INDENT = "  "
 LONGEST_INLINE = 72
 """An expression longer than this gets a name even if it is used once."""
-
-SCRATCH_ALIGNMENT = 64
 
 
 class Level(IntEnum):
@@ -76,20 +75,6 @@ def _bits(value: object) -> object:
     return value.hex() if isinstance(value, float) else value
 
 
-def local_layout(ops: Iterable[UOp]) -> tuple[dict[UOp, int], int]:
-    """Byte offset of every DEFINE_LOCAL in the scratch space, and the size of it all.
-
-    Each starts at a multiple of 64 bytes, in the order of their numbers.
-    """
-    offsets: dict[UOp, int] = {}
-    size = 0
-    local = {op for op in ops if op.op is Ops.DEFINE_LOCAL}
-    for op in sorted(local, key=lambda op: (op.arg, op.dtype.name)):
-        offsets[op] = size
-        size += -(-op.arg[1] * op.dtype.base.itemsize // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
-    return offsets, size
-
-
 class Context:
     """The state of rendering one LINEAR."""
 
@@ -102,7 +87,7 @@ class Context:
         self.counts: dict[str, int] = {}
         self.prelude: dict[str, str] = {}  # definitions in front of the kernel, by name
         self.stored = {base_buffer(op.src[0].src[0]) for op in self.ops if op.op is Ops.STORE}
-        self.offsets, self.scratch = local_layout(self.ops)
+        self.offsets, self.scratch = local_layout(linear)
         self.info = next((op.arg for op in self.ops if op.op is Ops.SINK and op.arg), KernelInfo())
         self.inline = _inline_candidates(self.ops)
         self.held: dict[UOp, DType] = {}  # the dtype of the variable of each value

@@ -311,6 +311,8 @@ class CRenderer(CLike):
     def _conditional(self, ctx: Context, gate: UOp, a: Expr, b: UOp, dtype: DType) -> Expr:
         test = self.expr(ctx, gate).at(Level.UNARY)
         other = self.value(ctx, b, dtype)
+        if dtype.count > 1:  # a vector in memory has a type of its own
+            a = self.cast(ctx, a, dtype)
         return Expr(f"{test} ? {a.at(Level.UNARY)} : {other.at(Level.UNARY)}", Level.OTHER)
 
     def _named_mask(self, ctx: Context, node: UOp, like: DType) -> Expr:

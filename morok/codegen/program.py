@@ -1,0 +1,125 @@
+"""From a kernel's SINK to a PROGRAM: SINK -> LINEAR -> SOURCE -> PROGRAM_BINARY.
+
+Each step fills the next field and does nothing else: `do_linearize`, `do_render`, `do_compile`.
+`get_program` takes them all. What the runtime must know of a PROGRAM beside its binary (name,
+scratch space, variables, the extent of its THREAD loop) is asked here, of its LINEAR.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from morok import config
+from morok.codegen.pipeline import run_pipeline
+from morok.errors import InvalidGraphError
+from morok.ir import AxisType, Compiler, DeviceSpec, KernelInfo, Ops, Renderer, UOp
+
+__all__ = [
+    "do_compile",
+    "do_linearize",
+    "do_render",
+    "get_program",
+    "kernel_name",
+    "launch_extent",
+    "local_layout",
+    "scratch_bytes",
+    "variable_names",
+]
+
+SCRATCH_ALIGNMENT = 64
+_CPU = UOp.new_device(DeviceSpec("CPU"))
+
+
+def get_program(
+    sink: UOp, renderer: Renderer, compiler: Compiler | None = None, device: UOp = _CPU
+) -> UOp:
+    """PROGRAM of an optimised kernel, rendered; with a compiler, compiled as well.
+
+    InvalidGraphError for a graph that cannot be lowered or rendered, CompileError when the compiler
+    refuses the source.
+    """
+    program = do_render(do_linearize(UOp.program(sink, device), renderer), renderer)
+    return program if compiler is None else do_compile(program, compiler)
+
+
+def do_linearize(program: UOp, renderer: Renderer) -> UOp:
+    """PROGRAM(sink, device) -> PROGRAM(sink, device, linear)"""
+    return _filled(program, 2, run_pipeline(program.src[0], renderer))
+
+
+def do_render(program: UOp, renderer: Renderer) -> UOp:
+    """PROGRAM(sink, device, linear) -> PROGRAM(sink, device, linear, source)"""
+    code = renderer.render(_field(program, 2), kernel_name(program.src[0]))
+    if config.get().debug >= 3:
+        print(code, file=sys.stderr)
+    return _filled(program, 3, UOp.new_source(code))
+
+
+def do_compile(program: UOp, compiler: Compiler) -> UOp:
+    """PROGRAM(…, source) -> PROGRAM(…, source, binary)"""
+    return _filled(program, 4, UOp.new_binary(compiler.compile([_field(program, 3).arg])))
+
+
+_STAGES = ("sink", "device", "linear", "source", "binary")
+
+
+def _field(program: UOp, position: int) -> UOp:
+    if program.op is not Ops.PROGRAM or len(program.src) <= position:
+        raise InvalidGraphError(
+            f"expected a PROGRAM with its {_STAGES[position]}",
+            node=program,
+            stage="program",
+            rule="stages in order",
+        )
+    return program.src[position]
+
+
+def _filled(program: UOp, position: int, value: UOp) -> UOp:
+    """The program with one more field."""
+    _field(program, position - 1)
+    return UOp.program(*program.src[:position], value)
+
+
+# ---- what a runtime asks -------------------------------------------------------------------------
+
+
+def kernel_name(sink: UOp) -> str:
+    """The name of a kernel's function: that of its KernelInfo as an identifier."""
+    name = sink.arg.name if isinstance(sink.arg, KernelInfo) else "kernel"
+    name = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "kernel"
+    return f"k_{name}" if name[0].isdigit() else name
+
+
+def local_layout(linear: UOp) -> tuple[dict[UOp, int], int]:
+    """Byte offset of each DEFINE_LOCAL of a LINEAR in the scratch space, and the size of it all.
+
+    Each starts at a multiple of 64 bytes, in the order of their numbers.
+    """
+    offsets: dict[UOp, int] = {}
+    size = 0
+    found = {op for op in linear.src if op.op is Ops.DEFINE_LOCAL}
+    for op in sorted(found, key=lambda op: (op.arg, op.dtype.name)):
+        offsets[op] = size
+        size += -(-op.arg[1] * op.dtype.base.itemsize // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+    return offsets, size
+
+
+def scratch_bytes(program: UOp) -> int:
+    """Bytes of scratch space, aligned to 64, that each worker needs to run a PROGRAM."""
+    return local_layout(_field(program, 2))[1]
+
+
+def variable_names(program: UOp) -> tuple[str, ...]:
+    """The DEFINE_VARs of a PROGRAM in the order in which the kernel takes their values."""
+    linear = _field(program, 2)
+    return tuple(sorted({op.arg[0] for op in linear.src if op.op is Ops.DEFINE_VAR}))
+
+
+def launch_extent(program: UOp) -> UOp | None:
+    """How far the launcher's (lo, hi) range over: the end of the THREAD loop, a CONST or an
+    expression of variables. None for a kernel without one: it runs as a whole, once."""
+    for op in _field(program, 2).src:
+        if op.op is Ops.RANGE and op.arg[1] is AxisType.THREAD:
+            return op.src[0]
+    return None
