@@ -26,7 +26,7 @@ from morok.ir.ops import (
     ReduceOp,
     WmmaMetadata,
 )
-from morok.ir.optable import OPS, GroupOp
+from morok.ir.optable import OPS, GroupOp, OpSpec
 
 __all__ = ["Fault", "check_node", "fault_error", "fault_of", "is_laid_out"]
 
@@ -64,34 +64,39 @@ def check_node(node: Any, stage: str | None = None) -> Any:
 
 def fault_of(node: Node) -> Fault | None:
     """The first local rule that `node` breaks."""
-    op = node.op
     src = node.src
-    for check in (_count, _argument, _dtype, _ended):
+    for check in _CHECKS[int(node.op)]:
         fault = check(node, src)
         if fault is not None:
             return fault
-    special = _ALU if op in GroupOp.ALU else _SPECIAL.get(op)
-    return special(node, src) if special is not None else None
+    return None
 
 
 def is_laid_out(node: Node) -> bool:
     """Whether sources and argument have the layout of the op's row, so that fields can be read."""
+    count, argument = _CHECKS[int(node.op)][:2]
     src = node.src
-    return _count(node, src) is None and _argument(node, src) is None
+    return count(node, src) is None and argument(node, src) is None
 
 
 # General -----------------------------------------------------------------------------------------
 
 
-def _count(node: Node, src: tuple[Any, ...]) -> Fault | None:
-    spec = OPS[node.op]
-    low, high = spec.min_src, spec.max_src
-    if node.op is Ops.INDEX and node.arg is True:
-        low += 1
-    if len(src) >= low and (high is None or len(src) <= high):
-        return None
-    layout = ", ".join(map(str, spec.sources)) or "no sources"
-    return Fault("source-count", "src", layout, f"{len(src)} sources")
+_Check = Callable[[Any, tuple[Any, ...]], Fault | None]
+
+
+def _count(spec: OpSpec) -> _Check:
+    """Number of sources."""
+    low = spec.min_src
+    high = 1 << 62 if spec.max_src is None else spec.max_src
+
+    def check(node: Node, src: tuple[Any, ...]) -> Fault | None:
+        if low <= len(src) <= high:
+            return None
+        layout = ", ".join(map(str, spec.sources)) or "no sources"
+        return Fault("source-count", "src", layout, f"{len(src)} sources")
+
+    return check
 
 
 def _whole(value: object, low: int = 0) -> bool:
@@ -179,49 +184,65 @@ _ARGUMENTS: dict[Ops, tuple[str, Callable[[Any], bool]]] = {
 _FREE_ARGUMENT = frozenset({Ops.CONST, Ops.CONTIGUOUS})  # CONST is checked against its dtype
 
 
-def _argument(node: Node, src: tuple[Any, ...]) -> Fault | None:
-    spec = OPS[node.op]
-    arg = node.arg
-    if node.op in _FREE_ARGUMENT:
-        return None
-    expected, test = _ARGUMENTS.get(node.op, ("no argument", lambda value: value is None))
-    return (
-        None if test(arg) else Fault("argument", ", ".join(spec.args) or "arg", expected, repr(arg))
-    )
+def _argument(spec: OpSpec) -> _Check:
+    """Layout of the argument."""
+    expected, test = _ARGUMENTS.get(spec.op, ("no argument", lambda value: value is None))
+    if spec.op in _FREE_ARGUMENT:
+        return lambda node, src: None
+    field = ", ".join(spec.args) or "arg"
+
+    def check(node: Node, src: tuple[Any, ...]) -> Fault | None:
+        arg = node.arg
+        return None if test(arg) else Fault("argument", field, expected, repr(arg))
+
+    return check
 
 
-def _expected_dtype(node: Node, src: tuple[Any, ...]) -> DType | None:
-    """The dtype that follows from the sources, None where any will do."""
-    kind = OPS[node.op].dtype_kind
-    if kind in ("src0", "src1"):
-        dtype: DType = src[int(kind[-1])].dtype
-        return dtype
-    return None
-
-
-_WIDER_BY_LANES = frozenset({Ops.REDUCE, Ops.LOAD})  # their own checks know about lanes
-
-
-def _dtype(node: Node, src: tuple[Any, ...]) -> Fault | None:
+def _void_dtype(node: Node, src: tuple[Any, ...]) -> Fault | None:
     dtype = node.dtype
-    kind = OPS[node.op].dtype_kind
-    if kind == "void":
-        if dtype.kind != "v":
-            return Fault("dtype", "dtype", "Void", str(dtype))
-    elif kind == "bool":
-        if dtype.kind != "b" or dtype.count != src[0].dtype.count:
-            return Fault("dtype", "dtype", f"Bool with lanes of {src[0].dtype}", str(dtype))
-    elif kind == "index":
-        if dtype.kind not in "xiu" or dtype.count != 1:
-            return Fault("dtype", "dtype", "Index or a concrete int", str(dtype))
-    elif kind == "vector":
-        if dtype.scalar is not src[0].dtype or dtype.count != len(src):
-            return Fault("dtype", "dtype", f"{len(src)} lanes of {src[0].dtype}", str(dtype))
-    elif node.op not in _WIDER_BY_LANES:
-        expected = _expected_dtype(node, src)
-        if expected is not None and dtype is not expected:
-            return Fault("dtype", "dtype", str(expected), str(dtype))
-    return None
+    return None if dtype.kind == "v" else Fault("dtype", "dtype", "Void", str(dtype))
+
+
+def _bool_dtype(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    dtype, operand = node.dtype, src[0].dtype
+    if dtype.kind == "b" and dtype.count == operand.count:
+        return None
+    return Fault("dtype", "dtype", f"Bool with lanes of {operand}", str(dtype))
+
+
+def _index_dtype(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    dtype = node.dtype
+    if dtype.kind in "xiu" and dtype.count == 1:
+        return None
+    return Fault("dtype", "dtype", "Index or a concrete int", str(dtype))
+
+
+def _vector_dtype(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    dtype, element = node.dtype, src[0].dtype
+    if dtype.scalar is element and dtype.count == len(src):
+        return None
+    return Fault("dtype", "dtype", f"{len(src)} lanes of {element}", str(dtype))
+
+
+def _source_dtype(position: int) -> _Check:
+    def check(node: Node, src: tuple[Any, ...]) -> Fault | None:
+        expected = src[position].dtype
+        if node.dtype is expected:
+            return None
+        return Fault("dtype", "dtype", str(expected), str(node.dtype))
+
+    return check
+
+
+_DTYPES: dict[str, _Check] = {
+    "void": _void_dtype,
+    "bool": _bool_dtype,
+    "index": _index_dtype,
+    "vector": _vector_dtype,
+    "src0": _source_dtype(0),
+    "src1": _source_dtype(1),
+}
+_OWN_DTYPE = frozenset({Ops.REDUCE, Ops.LOAD})  # their own checks know about lanes
 
 
 _ENDED = {
@@ -233,8 +254,6 @@ _CALLS = frozenset({Ops.CALL, Ops.FUNCTION})  # their arguments may be anything
 
 def _ended(node: Node, src: tuple[Any, ...]) -> Fault | None:
     start = OPS[node.op].range_end
-    if start is None or node.op in _CALLS:
-        return None
     allowed = _ENDED.get(node.op, _ENDED_DEFAULT)
     ended = src[start:]
     for closed in ended:
@@ -308,9 +327,6 @@ def _alu(node: Node, src: tuple[Any, ...]) -> Fault | None:
     return None
 
 
-_ALU = _alu
-
-
 # One op each -------------------------------------------------------------------------------------
 
 _PYTHON_KINDS: dict[str, tuple[type, ...]] = {
@@ -359,14 +375,15 @@ def _range(node: Node, src: tuple[Any, ...]) -> Fault | None:
 
 
 def _index(node: Node, src: tuple[Any, ...]) -> Fault | None:
-    indices = src[1:-1] if node.arg else src[1:]
-    for position in indices:
-        if position.dtype.kind not in "xiu":
-            return Fault("index-dtype", "indices", "an index", str(position.dtype))
+    if node.arg and len(src) < 2:
+        return Fault("source-count", "src", "buffer, *indices, [gate]", f"{len(src)} sources")
     if node.arg and src[-1].dtype.kind != "b":
         return Fault("index-gate", "gate", "Bool", str(src[-1].dtype))
-    element = src[0].dtype.base
-    if node.dtype.scalar is not element.scalar and not node.dtype.is_ptr:
+    for position in src[1:-1] if node.arg else src[1:]:
+        if position.dtype.kind not in "xiu":
+            return Fault("index-dtype", "indices", "an index", str(position.dtype))
+    dtype, element = node.dtype, src[0].dtype.base
+    if dtype is not element and dtype.scalar is not element.scalar and not dtype.is_ptr:
         return Fault("dtype", "dtype", f"the element type {element}", str(node.dtype))
     return None
 
@@ -472,7 +489,7 @@ def _buffer_view(node: Node, src: tuple[Any, ...]) -> Fault | None:
     return None
 
 
-def _typed(**fields: frozenset[Ops]) -> Callable[[Node, tuple[Any, ...]], Fault | None]:
+def _typed(**fields: frozenset[Ops]) -> _Check:
     """A check that the named sources, in order of the row, have one of the ops given."""
 
     def check(node: Node, src: tuple[Any, ...]) -> Fault | None:
@@ -488,7 +505,7 @@ def _typed(**fields: frozenset[Ops]) -> Callable[[Node, tuple[Any, ...]], Fault 
 
 
 _DEVICE = frozenset({Ops.DEVICE})
-_SPECIAL: dict[Ops, Callable[[Node, tuple[Any, ...]], Fault | None]] = {
+_SPECIAL: dict[Ops, _Check] = {
     Ops.CONST: _const,
     Ops.VCONST: _vconst,
     Ops.RANGE: _range,
@@ -519,3 +536,21 @@ _SPECIAL: dict[Ops, Callable[[Node, tuple[Any, ...]], Fault | None]] = {
         binary=frozenset({Ops.PROGRAM_BINARY}),
     ),
 }
+
+
+def _checks(spec: OpSpec) -> tuple[_Check, ...]:
+    """All checks of an op; the first two are about the layout."""
+    op = spec.op
+    checks = [_count(spec), _argument(spec)]
+    if spec.dtype_kind in _DTYPES and op not in _OWN_DTYPE:
+        checks.append(_DTYPES[spec.dtype_kind])
+    if spec.range_end is not None and op not in _CALLS:
+        checks.append(_ended)
+    if op in GroupOp.ALU:
+        checks.append(_alu)
+    elif op in _SPECIAL:
+        checks.append(_SPECIAL[op])
+    return tuple(checks)
+
+
+_CHECKS: list[tuple[_Check, ...]] = [(), *(_checks(spec) for spec in OPS.values())]

@@ -19,6 +19,68 @@ __all__ = ["Operators", "constant"]
 
 _build = _core.build
 _node = _core.node
+_EXACT = float(1 << 24)  # integers up to here are float32 numbers
+
+
+# Enum members are slow to look up on their class (before Python 3.12); operators are hot.
+_ADD = Ops.ADD
+_SUB = Ops.SUB
+_MUL = Ops.MUL
+_FDIV = Ops.FDIV
+_FLOORDIV = Ops.FLOORDIV
+_FLOORMOD = Ops.FLOORMOD
+_IDIV = Ops.IDIV
+_MOD = Ops.MOD
+_POW = Ops.POW
+_AND = Ops.AND
+_OR = Ops.OR
+_XOR = Ops.XOR
+_SHL = Ops.SHL
+_SHR = Ops.SHR
+_LT = Ops.LT
+_LE = Ops.LE
+_GT = Ops.GT
+_GE = Ops.GE
+_EQ = Ops.EQ
+_NE = Ops.NE
+_MAX = Ops.MAX
+_MIN = Ops.MIN
+_THREEFRY = Ops.THREEFRY
+_NEG = Ops.NEG
+_NOT = Ops.NOT
+_ABS = Ops.ABS
+_SQRT = Ops.SQRT
+_RSQRT = Ops.RSQRT
+_RECIPROCAL = Ops.RECIPROCAL
+_EXP = Ops.EXP
+_EXP2 = Ops.EXP2
+_LOG = Ops.LOG
+_LOG2 = Ops.LOG2
+_SIN = Ops.SIN
+_COS = Ops.COS
+_TAN = Ops.TAN
+_TRUNC = Ops.TRUNC
+_FLOOR = Ops.FLOOR
+_CEIL = Ops.CEIL
+_ROUND = Ops.ROUND
+_SIGN = Ops.SIGN
+_ERF = Ops.ERF
+_SQUARE = Ops.SQUARE
+_WHERE = Ops.WHERE
+_MULACC = Ops.MULACC
+_CAST = Ops.CAST
+_BITCAST = Ops.BITCAST
+_CONST = Ops.CONST
+_INDEX = dtypes.index
+
+
+def _is_exact(dtype: DType, value: object) -> bool:
+    """A quick look that most constants pass: `value` is one of scalar `dtype` as it is."""
+    if type(value) is int:
+        return dtype is _INDEX or (dtype.kind in "iu" and dtype.count == 1 and 0 <= value < 128)
+    if type(value) is float and (dtype is dtypes.float32 or dtype is dtypes.float64):
+        return value.is_integer() and -_EXACT <= value <= _EXACT
+    return False
 
 
 def constant(dtype: DType, value: Scalar | InvalidType) -> Any:
@@ -27,10 +89,12 @@ def constant(dtype: DType, value: Scalar | InvalidType) -> Any:
     Ints become floats where the dtype asks for it, and wrap to its width. DTypeError for a float
     in an integer dtype, and for anything but a truth value (or 0 and 1) in bool.
     """
+    if _is_exact(dtype, value):
+        return _node(_CONST, dtype, (), value)
     if isinstance(value, InvalidType):
         if dtype is not dtypes.index:
             raise DTypeError(f"Invalid is a constant of dtype index, not of {dtype}")
-        return _node(Ops.CONST, dtype, (), value)
+        return _node(_CONST, dtype, (), value)
     kind = dtype.kind
     if kind in "vp" or not isinstance(value, int | float):
         raise DTypeError(f"{value!r} cannot be a constant of {dtype}")
@@ -40,7 +104,7 @@ def constant(dtype: DType, value: Scalar | InvalidType) -> Any:
         raise DTypeError(f"{value!r} is no truth value: a constant of {dtype} needs one")
     lane = cast_value(value, dtype.scalar)
     if dtype.count == 1:
-        return _node(Ops.CONST, dtype, (), lane)
+        return _node(_CONST, dtype, (), lane)
     return _node(Ops.VCONST, dtype, (), (lane,) * dtype.count)
 
 
@@ -54,6 +118,12 @@ def _operand(like: Any, other: Any) -> Any:
 
 
 def _binary(op: Ops, a: Any, b: Any) -> Any:
+    dtype = a.dtype
+    if type(a) is type(b):
+        if dtype is b.dtype:
+            return _build(op, (a, b))
+    elif type(b) is int and dtype is _INDEX:
+        return _build(op, (a, _node(_CONST, _INDEX, (), b)))
     return _build(op, (a, _operand(a, b)))
 
 
@@ -76,190 +146,190 @@ class Operators:
         raise TypeError("a UOp has no truth value: ask `is None`, or compare its vmin and vmax")
 
     def __add__(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.ADD, self, other)
+        return _binary(_ADD, self, other)
 
     def __radd__(self, other: Scalar) -> Self:
-        return _build(Ops.ADD, (_operand(self, other), self))
+        return _build(_ADD, (_operand(self, other), self))
 
     def __sub__(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.SUB, self, other)
+        return _binary(_SUB, self, other)
 
     def __rsub__(self, other: Scalar) -> Self:
-        return _build(Ops.SUB, (_operand(self, other), self))
+        return _build(_SUB, (_operand(self, other), self))
 
     def __mul__(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.MUL, self, other)
+        return _binary(_MUL, self, other)
 
     def __rmul__(self, other: Scalar) -> Self:
-        return _build(Ops.MUL, (_operand(self, other), self))
+        return _build(_MUL, (_operand(self, other), self))
 
     def __truediv__(self, other: Self | Scalar) -> Self:
         if self.dtype.kind != "f":
             raise DTypeError(f"/ divides floats, not {self.dtype}: write // or cast first")
-        return _binary(Ops.FDIV, self, other)
+        return _binary(_FDIV, self, other)
 
     def __rtruediv__(self, other: Scalar) -> Self:
         if self.dtype.kind != "f":
             raise DTypeError(f"/ divides floats, not {self.dtype}: write // or cast first")
-        return _build(Ops.FDIV, (_operand(self, other), self))
+        return _build(_FDIV, (_operand(self, other), self))
 
     def __floordiv__(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.FLOORDIV, self, other)
+        return _binary(_FLOORDIV, self, other)
 
     def __rfloordiv__(self, other: Scalar) -> Self:
-        return _build(Ops.FLOORDIV, (_operand(self, other), self))
+        return _build(_FLOORDIV, (_operand(self, other), self))
 
     def __mod__(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.FLOORMOD, self, other)
+        return _binary(_FLOORMOD, self, other)
 
     def __rmod__(self, other: Scalar) -> Self:
-        return _build(Ops.FLOORMOD, (_operand(self, other), self))
+        return _build(_FLOORMOD, (_operand(self, other), self))
 
     def idiv(self, other: Self | Scalar) -> Self:
         """Quotient truncated toward zero, as C's `/`."""
-        return _binary(Ops.IDIV, self, other)
+        return _binary(_IDIV, self, other)
 
     def mod(self, other: Self | Scalar) -> Self:
         """Remainder with the sign of the dividend, as C's `%`."""
-        return _binary(Ops.MOD, self, other)
+        return _binary(_MOD, self, other)
 
     def __pow__(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.POW, self, other)
+        return _binary(_POW, self, other)
 
     def __rpow__(self, other: Scalar) -> Self:
-        return _build(Ops.POW, (_operand(self, other), self))
+        return _build(_POW, (_operand(self, other), self))
 
     def __and__(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.AND, self, other)
+        return _binary(_AND, self, other)
 
     def __rand__(self, other: Scalar) -> Self:
-        return _build(Ops.AND, (_operand(self, other), self))
+        return _build(_AND, (_operand(self, other), self))
 
     def __or__(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.OR, self, other)
+        return _binary(_OR, self, other)
 
     def __ror__(self, other: Scalar) -> Self:
-        return _build(Ops.OR, (_operand(self, other), self))
+        return _build(_OR, (_operand(self, other), self))
 
     def __xor__(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.XOR, self, other)
+        return _binary(_XOR, self, other)
 
     def __rxor__(self, other: Scalar) -> Self:
-        return _build(Ops.XOR, (_operand(self, other), self))
+        return _build(_XOR, (_operand(self, other), self))
 
     def __lshift__(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.SHL, self, other)
+        return _binary(_SHL, self, other)
 
     def __rshift__(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.SHR, self, other)
+        return _binary(_SHR, self, other)
 
     def __lt__(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.LT, self, other)
+        return _binary(_LT, self, other)
 
     def __le__(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.LE, self, other)
+        return _binary(_LE, self, other)
 
     def __gt__(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.GT, self, other)
+        return _binary(_GT, self, other)
 
     def __ge__(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.GE, self, other)
+        return _binary(_GE, self, other)
 
     def eq(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.EQ, self, other)
+        return _binary(_EQ, self, other)
 
     def ne(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.NE, self, other)
+        return _binary(_NE, self, other)
 
     def maximum(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.MAX, self, other)
+        return _binary(_MAX, self, other)
 
     def minimum(self, other: Self | Scalar) -> Self:
-        return _binary(Ops.MIN, self, other)
+        return _binary(_MIN, self, other)
 
     def threefry(self, key: Self) -> Self:
         """Random bits from this counter and `key`, both uint64."""
-        return _binary(Ops.THREEFRY, self, key)
+        return _binary(_THREEFRY, self, key)
 
     def __neg__(self) -> Self:
-        return _build(Ops.NEG, (self,))
+        return _build(_NEG, (self,))
 
     def __invert__(self) -> Self:
-        return _build(Ops.NOT, (self,))
+        return _build(_NOT, (self,))
 
     def __abs__(self) -> Self:
-        return _build(Ops.ABS, (self,))
+        return _build(_ABS, (self,))
 
     def sqrt(self) -> Self:
-        return _build(Ops.SQRT, (self,))
+        return _build(_SQRT, (self,))
 
     def rsqrt(self) -> Self:
-        return _build(Ops.RSQRT, (self,))
+        return _build(_RSQRT, (self,))
 
     def reciprocal(self) -> Self:
-        return _build(Ops.RECIPROCAL, (self,))
+        return _build(_RECIPROCAL, (self,))
 
     def exp(self) -> Self:
-        return _build(Ops.EXP, (self,))
+        return _build(_EXP, (self,))
 
     def exp2(self) -> Self:
-        return _build(Ops.EXP2, (self,))
+        return _build(_EXP2, (self,))
 
     def log(self) -> Self:
-        return _build(Ops.LOG, (self,))
+        return _build(_LOG, (self,))
 
     def log2(self) -> Self:
-        return _build(Ops.LOG2, (self,))
+        return _build(_LOG2, (self,))
 
     def sin(self) -> Self:
-        return _build(Ops.SIN, (self,))
+        return _build(_SIN, (self,))
 
     def cos(self) -> Self:
-        return _build(Ops.COS, (self,))
+        return _build(_COS, (self,))
 
     def tan(self) -> Self:
-        return _build(Ops.TAN, (self,))
+        return _build(_TAN, (self,))
 
     def trunc(self) -> Self:
-        return _build(Ops.TRUNC, (self,))
+        return _build(_TRUNC, (self,))
 
     def floor(self) -> Self:
-        return _build(Ops.FLOOR, (self,))
+        return _build(_FLOOR, (self,))
 
     def ceil(self) -> Self:
-        return _build(Ops.CEIL, (self,))
+        return _build(_CEIL, (self,))
 
     def round(self) -> Self:
-        return _build(Ops.ROUND, (self,))
+        return _build(_ROUND, (self,))
 
     def sign(self) -> Self:
-        return _build(Ops.SIGN, (self,))
+        return _build(_SIGN, (self,))
 
     def erf(self) -> Self:
-        return _build(Ops.ERF, (self,))
+        return _build(_ERF, (self,))
 
     def square(self) -> Self:
-        return _build(Ops.SQUARE, (self,))
+        return _build(_SQUARE, (self,))
 
     def where(self, a: Self | Scalar, b: Self | Scalar) -> Self:
         """`a` where this condition holds, else `b`; one of them must be a node."""
         if type(a) is type(self):
-            return _build(Ops.WHERE, (self, a, _operand(a, b)))
+            return _build(_WHERE, (self, a, _operand(a, b)))
         if type(b) is type(self):
-            return _build(Ops.WHERE, (self, _operand(b, a), b))
+            return _build(_WHERE, (self, _operand(b, a), b))
         raise DTypeError("where() of two Python numbers has no dtype: make one a constant")
 
     def mulacc(self, b: Self | Scalar, c: Self | Scalar) -> Self:
         """this * b + c"""
-        return _build(Ops.MULACC, (self, _operand(self, b), _operand(self, c)))
+        return _build(_MULACC, (self, _operand(self, b), _operand(self, c)))
 
     def cast(self, dtype: DType) -> Self:
         """The value in `dtype` (of as many lanes as this has); this node if it is in it already."""
         count = self.dtype.count
         if count != 1 and dtype.count == 1 and not dtype.is_ptr:
             dtype = dtype.vec(count)
-        return self if dtype is self.dtype else _node(Ops.CAST, dtype, (self,))
+        return self if dtype is self.dtype else _node(_CAST, dtype, (self,))
 
     def bitcast(self, dtype: DType) -> Self:
         """The same bits read as `dtype`."""
-        return self if dtype is self.dtype else _node(Ops.BITCAST, dtype, (self,))
+        return self if dtype is self.dtype else _node(_BITCAST, dtype, (self,))

@@ -231,14 +231,17 @@ class UOp(Fields, Operators, _core.Node):
 
     def at(self, *indices: UOp | int, gate: UOp | None = None) -> UOp:
         """INDEX: the element of this buffer at `indices`, where `gate` holds."""
-        positions = tuple(
-            constant(dtypes.index, index) if isinstance(index, int) else index for index in indices
-        )
-        src = (self, *positions) if gate is None else (self, *positions, gate)
-        lanes = max((position.dtype.count for position in positions), default=1)
+        src = [self]
+        lanes = 1
+        for index in indices:
+            position = constant(dtypes.index, index) if isinstance(index, int) else index
+            lanes = max(lanes, position.dtype.count)
+            src.append(position)
+        if gate is not None:
+            src.append(gate)
         element = self.dtype.base
         dtype = element if lanes == 1 or element.count != 1 else element.vec(lanes)
-        return check_node(UOp(Ops.INDEX, dtype, src, gate is not None))
+        return check_node(UOp(Ops.INDEX, dtype, tuple(src), gate is not None))
 
     def __getitem__(self, indices: UOp | int | tuple[UOp | int, ...]) -> UOp:
         """`buffer[i, j]` is `buffer.at(i, j)`."""

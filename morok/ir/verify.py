@@ -257,6 +257,13 @@ _EVERYWHERE: Final = frozenset(
 ) | {Ops.VCONST, Ops.AFTER, Ops.INDEX, Ops.POINTER_INDEX, Ops.SPECIAL}
 
 
+def _is_scoped(user: UOp, value: UOp) -> bool:
+    """Whether a value exists only in the block that computes it."""
+    if user.op in (Ops.END, Ops.AFTER) or value.op in _EVERYWHERE:
+        return False
+    return value.dtype.kind not in "vp"
+
+
 def _sequence(graph: _Graph) -> _Found:
     """Definitions before uses and within their scope; blocks nested and closed."""
     blocks: list[UOp] = []
@@ -269,10 +276,9 @@ def _sequence(graph: _Graph) -> _Found:
             where = home.get(source)
             if where is None:
                 yield node, Fault("sequence", "src", "sources earlier in the list", source.op.name)
-            elif source.dtype.kind not in "vp" and source.op not in _EVERYWHERE:
-                if node.op not in (Ops.END, Ops.AFTER) and tuple(blocks[: len(where)]) != where:
-                    got = f"{source.op.name} of a block that is closed"
-                    yield node, Fault("sequence", "src", "sources in scope", got)
+            elif _is_scoped(node, source) and tuple(blocks[: len(where)]) != where:
+                got = f"{source.op.name} of a block that is closed"
+                yield node, Fault("sequence", "src", "sources in scope", got)
         if node.op in (Ops.RANGE, Ops.IF):
             blocks.append(node)
         elif node.op is Ops.END:
@@ -313,20 +319,34 @@ _TENSOR, _KERNEL, _LINEAR = (frozenset({level}) for level in Level)
 
 # fmt: off
 RULES: Final = (
-    GraphRule("root", _KERNEL | _LINEAR, "the root is a SINK, or a LINEAR", _root),
-    GraphRule("level-ops", _ALL, "only ops of the level, none that the stage removed", _level_ops),
-    GraphRule("local", _ALL, "source counts, arguments, dtypes, operands (checks.py)", _local),
-    GraphRule("ranges-closed", _TENSOR | _KERNEL, "no range is open at the root", _all_closed),
-    GraphRule("closed-once", _TENSOR | _KERNEL, "END closes ranges open below it", _closed_once),
-    GraphRule("axis-id", _KERNEL, "one RANGE for each axis number, renumbered", _one_axis_one_range),
-    GraphRule("store-target", _ALL, "STORE writes to a view of memory of its shape", _store_target),
-    GraphRule("index-buffer", _KERNEL | _LINEAR, "INDEX selects from memory", _index_buffer),
-    GraphRule("params", _KERNEL | _LINEAR, "one pointer PARAM for each slot; variables agree", _params),
-    GraphRule("index-bounds", _TENSOR | _KERNEL, "INDEX is proved within its buffer, or gated", _bounds),
-    GraphRule("index-bounds", _LINEAR, "no INDEX is surely outside of its buffer", _never_inside),
-    GraphRule("sequence", _LINEAR, "definitions before uses, blocks nested", _sequence),
-    GraphRule("concrete", _LINEAR, "no Invalid and no index dtype", _concrete),
-    GraphRule("flat-index", _LINEAR, "INDEX has one flat index", _flat),
+    GraphRule("root", _KERNEL | _LINEAR,
+              "the root is a SINK, or a LINEAR", _root),
+    GraphRule("level-ops", _ALL,
+              "only ops of the level, and none that the stage removed", _level_ops),
+    GraphRule("local", _ALL,
+              "source counts, arguments, dtypes, operands (checks.py)", _local),
+    GraphRule("ranges-closed", _TENSOR | _KERNEL,
+              "no range is open at the root", _all_closed),
+    GraphRule("closed-once", _TENSOR | _KERNEL,
+              "END closes ranges that are open below it", _closed_once),
+    GraphRule("axis-id", _KERNEL,
+              "one RANGE for each axis number, renumbered", _one_axis_one_range),
+    GraphRule("store-target", _ALL,
+              "STORE writes to a view of memory, of its shape", _store_target),
+    GraphRule("index-buffer", _KERNEL | _LINEAR,
+              "INDEX selects from memory", _index_buffer),
+    GraphRule("params", _KERNEL | _LINEAR,
+              "one PARAM for each slot, a pointer; one DEFINE_VAR for each name", _params),
+    GraphRule("index-bounds", _TENSOR | _KERNEL,
+              "INDEX is proved within its buffer, or gated", _bounds),
+    GraphRule("index-bounds", _LINEAR,
+              "no INDEX is surely outside of its buffer", _never_inside),
+    GraphRule("sequence", _LINEAR,
+              "definitions before uses and in scope, blocks nested", _sequence),
+    GraphRule("concrete", _LINEAR,
+              "no Invalid and no index dtype", _concrete),
+    GraphRule("flat-index", _LINEAR,
+              "INDEX has one flat index", _flat),
 )
 """Every rule, in the order they are checked."""
 # fmt: on
