@@ -141,6 +141,8 @@ def _arithmetic(n: Any, x: tuple[int, int], y: tuple[int, int] = (0, 0)) -> tupl
             return int(a and c), int(b and d)
         case "OR" if n.dtype.kind == "b":
             return int(a or c), int(b or d)
+        case "SHL" if c == d and 0 <= c < min(n.dtype.bits, 63):
+            return a << c, b << c
         case "FLOORDIV" | "FLOORMOD":
             return _division(n.name, x, y, n.dtype.kind != "x")
     return None
@@ -189,8 +191,10 @@ def fold_int(n: Any, a: int, b: int = 0) -> int | bool | None:
     kind = n.src[0].dtype.kind
     if n.name in ("FLOORDIV", "FLOORMOD") and b == 0:
         return None if kind == "x" else 0
-    if n.name == "SHL" or n.name not in INTEGER_OPS:
+    if n.name not in INTEGER_OPS or (n.name == "SHL" and (b < 0 or (kind == "x" and b > 61))):
         return None
+    if n.name == "SHL" and b >= n.dtype.bits:
+        return 0
     if n.name == "NOT":
         result = not a if kind == "b" else ~a
     else:

@@ -37,7 +37,7 @@ x, y, z = Var("x"), Var("y"), Var("z")
 c, c0, c1 = Const("c"), Const("c0"), Const("c1")
 cast_x = x.cast()
 
-INT_OPS = [Ops.ADD, Ops.SUB, Ops.MUL, Ops.FLOORDIV, Ops.FLOORMOD, Ops.MAX, Ops.MIN]
+INT_OPS = [Ops.ADD, Ops.SUB, Ops.MUL, Ops.FLOORDIV, Ops.FLOORMOD, Ops.MAX, Ops.MIN, Ops.SHL]
 FLOAT_OPS = [Ops.ADD, Ops.SUB, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.MIN]
 COMPARISONS = [Ops.LT, Ops.LE, Ops.GT, Ops.GE, Ops.EQ, Ops.NE]
 DTYPES = [dtypes.index, dtypes.int32, dtypes.uint8, dtypes.float32, dtypes.bfloat16]
