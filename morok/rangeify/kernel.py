@@ -68,7 +68,7 @@ def split_store(stores: list[UOp]) -> UOp:
 
 def split_all_stores(ranged: Ranged, order: list[list[Kernel]]) -> tuple[UOp, ...]:
     """Each STORE border a kernel; stores of one loop nest, and nests put together, are one border."""
-    return tuple(split_store([s for k in group for s in ranged.stores[k]]) for group in order)
+    return tuple(split_store([s for k in group for s in ranged.stores[k].values()]) for group in order)
 
 
 def put_together(ranged: Ranged, order: list[Kernel]) -> list[list[Kernel]]:
@@ -94,7 +94,7 @@ def put_together(ranged: Ranged, order: list[Kernel]) -> list[list[Kernel]]:
 
 def _is_update(k: Kernel, ranged: Ranged) -> bool:
     return all(o.op is Ops.AFTER for o in k.outputs) and not any(
-        s.src[1].has(op) for s in ranged.stores[k] for op in (Ops.REDUCE, Ops.BUFFERIZE)
+        s.src[1].has(op) for s in ranged.stores[k].values() for op in (Ops.REDUCE, Ops.BUFFERIZE)
     )
 
 
@@ -115,11 +115,11 @@ def _written(ranged: Ranged) -> dict[UOp, Kernel]:
 
 def _torn(k: Kernel, ranged: Ranged) -> UOp | None:
     """An output of `k` that overwrites elements which `k` still reads in other iterations."""
-    for o, store in zip(k.outputs, ranged.stores[k], strict=True):
+    for o, store in ranged.stores[k].items():
         if o.op is not Ops.AFTER:
             continue
         target = store.src[0]
-        for s in ranged.stores[k]:
+        for s in ranged.stores[k].values():
             for u in s.src[1].toposort():
                 if u.op is Ops.INDEX and u.src[0] is target.src[0] and u is not target:
                     return o

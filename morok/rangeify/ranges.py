@@ -80,7 +80,7 @@ class Ranged:
     """What rangeify answers: kernels with their stores, and the buffers of the values that got one."""
 
     kernels: list[Kernel]
-    stores: dict[Kernel, list[UOp]]
+    stores: dict[Kernel, dict[UOp, UOp]]  # output -> its STORE
     buffers: dict[UOp, UOp]  # GLOBAL node -> BUFFER or PARAM
 
 
@@ -334,7 +334,7 @@ class Rangeify:
     def _build(self) -> Ranged:
         values: dict[tuple[UOp, Use], UOp] = {}
         buffers: dict[UOp, UOp] = {}
-        stores: dict[Kernel, list[UOp]] = {k: [] for k in self.kernels}
+        stores: dict[Kernel, dict[UOp, UOp]] = {k: {} for k in self.kernels}
         for u in self.order:
             uses = self.uses.get(u, {})
             if u.op is Ops.CONST or (u.shape is not None and numel(u) == 0):
@@ -364,7 +364,7 @@ class Rangeify:
         uses: dict[Use, None],
         values: dict[tuple[UOp, Use], UOp],
         buffers: dict[UOp, UOp],
-        stores: dict[Kernel, list[UOp]],
+        stores: dict[Kernel, dict[UOp, UOp]],
     ) -> None:
         home = self.home[u]
         own = Use(home, home.index, None)
@@ -380,7 +380,7 @@ class Rangeify:
                 numel(u),
             )
             target = _read(buffers[u], flatten(home.index, home.shape), None)
-        stores[home].append(UOp(Ops.STORE, dtypes.void, (target, value, *home.ranges)))
+        stores[home][u] = UOp(Ops.STORE, dtypes.void, (target, value, *home.ranges))
         for use in uses:
             if use == own:
                 values[u, use] = value
