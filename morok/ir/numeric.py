@@ -124,13 +124,15 @@ def uninitialised(size: int, dtype: DType) -> Array:
 def from_memory(values: npt.ArrayLike, dtype: DType) -> Array:
     """An input array, flat, in the carrier. Narrow floats come as values, not as bits."""
     flat = np.array(values).reshape(-1)
-    return settle(flat.astype(carrier(dtype)), dtype)
+    with np.errstate(all="ignore"):
+        return settle(flat.astype(carrier(dtype)), dtype)
 
 
 def to_memory(values: Array, dtype: DType) -> Array:
     """Values as memory holds them: rounded; float16 in NumPy's, narrower types in float32."""
     settled = settle(values, dtype)
-    return settled.astype(np.float16) if dtype.scalar is dtypes.float16 else settled
+    with np.errstate(all="ignore"):
+        return settled.astype(np.float16) if dtype.scalar is dtypes.float16 else settled
 
 
 # Bits --------------------------------------------------------------------------------------------

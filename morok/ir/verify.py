@@ -245,7 +245,9 @@ def _never_inside(graph: _Graph) -> _Found:
         if sizes is None or len(node.src) != 2 or len(sizes) != 1:
             continue
         low, high = node.src[1].vmin, node.src[1].vmax
-        if low is not None and high is not None and (low >= sizes[0] or high < 0):
+        if low is None or high is None or low > high:  # unknown, or in a loop that never runs
+            continue
+        if low >= sizes[0] or high < 0:
             expected = f"within 0..{sizes[0] - 1} or a gate"
             yield node, Fault("index-bounds", "indices", expected, f"{low}..{high}")
 

@@ -8,6 +8,7 @@ the other. A kernel without hardware indices has one work-item in one group.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -278,8 +279,8 @@ def run(linear: UOp, buffers: Sequence[Any], variables: Mapping[str, int]) -> di
     sizes = {op: _extent(op) for op in ops if op.op is Ops.SPECIAL}
     local = [op for op in sizes if is_local_item(op)]
     grid = [op for op in sizes if not is_local_item(op)]
-    counters = np.indices([sizes[op] for op in local]).reshape(len(local), -1)
-    items = counters.shape[1] if local else 1
+    items = math.prod(sizes[op] for op in local)
+    counters = np.indices([sizes[op] for op in local]).reshape(len(local), items)
     for group in itertools.product(*(range(sizes[op]) for op in grid)):
         hardware = {
             op: row.astype(numeric.carrier(op.dtype))
