@@ -43,6 +43,7 @@ class Kernel:
     shape: tuple[int, ...]
     index: Index
     ranges: tuple[UOp, ...]
+    closed: bool = False  # no other value may join
     outputs: list[UOp] = field(default_factory=list)
     readers: dict[Kernel, None] = field(default_factory=dict)  # kernels that read its outputs
     reads: dict[UOp, None] = field(default_factory=dict)  # buffers read: PARAM, AFTER or GLOBAL nodes
@@ -247,6 +248,7 @@ class Rangeify:
             home = self._join(uses, shape) if uses else self._join_sibling(u, shape)
         if home is None:
             home = self._new_kernel(shape)
+            home.closed = u in self.apart
             if not uses:
                 self._unread.setdefault(shape, []).append(home)
         home.outputs.append(u)
@@ -262,7 +264,7 @@ class Rangeify:
         and no other user's kernel comes before it."""
         for use in uses:
             k = use.kernel
-            if use.index != k.index or shape != k.shape or use.valid is not None:
+            if k.closed or use.index != k.index or shape != k.shape or use.valid is not None:
                 continue
             if any(v.kernel is k and v is not use for v in uses):
                 continue
@@ -276,7 +278,7 @@ class Rangeify:
         one pass over it serves both (the moments and the weights of an optimizer)."""
         wanted = self._arrays(u)
         for k in self._unread.get(shape, ()):
-            if not k.readers and any(wanted & self._arrays(o) for o in k.outputs):
+            if not k.closed and not k.readers and any(wanted & self._arrays(o) for o in k.outputs):
                 return k
         return None
 
