@@ -107,8 +107,10 @@ def _command(env: tuple[str, ...], doc: str) -> Any:
 
 
 def _cache_home() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base else Path("~/.cache").expanduser()) / "morok"
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if os.path.isabs(base):
+        return Path(base, "morok")
+    return Path("/tmp", f"morok-{os.getuid()}")  # a user without a home, as some containers have
 
 
 @dataclass(frozen=True, slots=True)

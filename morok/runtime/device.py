@@ -9,14 +9,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from morok import config
 from morok._core import Buffer, Kernel, Library, clear_pool, memory_stats, set_pool_limit
 from morok.errors import DeviceError
-from morok.ir import Renderer
-from morok.renderers import CRenderer
 from morok.runtime.build import KernelSource, build_kernels
 from morok.runtime.compiler import CCompiler
+
+if TYPE_CHECKING:
+    from morok.ir import Renderer
 
 
 class CpuAllocator:
@@ -70,6 +72,8 @@ class CpuDevice:
         compiler = self.compiler
         renderer = self._renderers.get(compiler)
         if renderer is None:
+            from morok.renderers import CRenderer  # running kernels needs nothing of the IR
+
             renderer = self._renderers[compiler] = CRenderer.for_target(compiler.target.has)
         return renderer
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from morok import config
 from morok.runtime import (
     Buffer,
     CCompiler,
@@ -241,6 +242,21 @@ def test_places_where_no_directory_can_be(tmp_path, place):
     assert (tmp_path / "file").read_text() == "something else"
 
 
+def test_a_user_without_a_home(monkeypatch):
+    def unknown(_):
+        raise KeyError("no such user")
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("MOROK_CACHE_DIR", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert config.from_environment().cache_dir == Path(f"/tmp/morok-{os.getuid()}")
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+    assert config.from_environment().cache_dir.is_absolute()
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert config.from_environment().cache_dir == Path("/somewhere/morok")
+
+
 def test_removed_while_in_use(cache):
     shutil.rmtree(cache.path)
     works_again(cache)
@@ -437,7 +453,8 @@ def start_process(cache: Path, at: float) -> subprocess.Popen[str]:
 def test_eight_cold_processes_at_once(tmp_path):
     at = time.time() + 3  # all import first, then go
     processes = [start_process(tmp_path / "cache", at) for _ in range(8)]
-    results = [json.loads(process.communicate(timeout=100)[0]) for process in processes]
+    outputs = [process.communicate(timeout=100)[0] for process in processes]
+    results = [json.loads(output) for output in outputs]
     assert [values for values, _ in results] == [RIGHT] * 8
     assert max(compiled for _, compiled in results) == 4
     later = json.loads(start_process(tmp_path / "cache", 0).communicate(timeout=100)[0])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -212,3 +214,33 @@ def test_many_builds_leave_nothing_behind(counting, cache):
         assert result(build_kernels([setting(110)], counting, cache)[0]) == 110
     forget()
     assert mapped() == before
+
+
+def test_threads_build_at_once(compiler, cache):
+    """The same kernels and different ones, over and over, dropped in between."""
+    wrong = []
+
+    def work(seed: int) -> None:
+        for turn in range(30):
+            numbers = [120 + (seed * turn + i) % 6 for i in range(3)]
+            kernels = build_kernels([setting(n) for n in numbers], compiler, cache)
+            if [result(kernel) for kernel in kernels] != numbers:
+                wrong.append((seed, turn))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_forked_child_builds(counting, cache):
+    kernel = build_kernels([setting(130)], counting, cache)[0]
+    child = os.fork()
+    if child == 0:
+        later = build_kernels([setting(130), setting(131)], counting, cache)
+        os._exit(0 if [result(k) for k in later] == [130, 131] and later[0] is kernel else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert result(build_kernels([setting(131)], counting, cache)[0]) == 131
+    assert counting.units == [1]
