@@ -292,7 +292,9 @@ _COMPARED_BOOLS: dict[Ops, Callable[[UOp, UOp], UOp]] = {
 }
 
 
-@decompositions.opaque(Pat((*_ON_BOOLS, *_COMPARED_BOOLS), (Pat(name="x"), Pat(name="y")), name="f"))
+@decompositions.opaque(
+    Pat((*_ON_BOOLS, *_COMPARED_BOOLS), (Pat(name="x"), Pat(name="y")), name="f")
+)
 def logic(f: UOp, x: UOp, y: UOp) -> UOp | None:
     """Arithmetic on and comparisons of bools -> AND, OR, XOR, NOT"""
     if x.dtype.kind != "b":
@@ -367,4 +369,3 @@ def _memory(pointer: UOp) -> UOp:
     while pointer.op is Ops.AFTER:
         pointer = pointer.src[0]
     return pointer
-

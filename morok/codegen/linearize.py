@@ -112,10 +112,11 @@ def _first_conflict(order: list[UOp], shared: dict[UOp, list[UOp]]) -> list[UOp]
     bit = {end: 1 << i for i, end in enumerate(ends)}
     above = _needs(order, bit)
     for rng in sorted(shared, key=_loop_order):
-        group = shared[rng]
+        # What an END needs, needs less than the END.
+        group = sorted(shared[rng], key=lambda end: above[end].bit_count())
         mask = sum(bit[end] for end in group)
         level: dict[UOp, int] = {}
-        for end in group:  # in topological order
+        for end in group:
             needed = above[end] & mask
             level[end] = 1 + max((level[e] for e in group if bit[e] & needed), default=-1)
         first = (group[0].open_ranges, level[group[0]])
@@ -201,7 +202,7 @@ def _merged(sink: UOp, shared: dict[UOp, list[UOp]]) -> UOp:
 
 # ---- stage 21 ------------------------------------------------------------------------------------
 
-_DEFINITIONS = frozenset({Ops.PARAM, Ops.DEFINE_LOCAL, Ops.DEFINE_REG, Ops.DEFINE_VAR})
+_DEFINITIONS = (Ops.PARAM, Ops.DEFINE_VAR, Ops.DEFINE_LOCAL, Ops.DEFINE_REG)
 
 
 class _Scopes:
@@ -269,6 +270,7 @@ def linearize(sink: UOp) -> UOp:
     blocks = {rng: _sequence(end.src[0], rng, scopes, needs) for rng, end in scopes.loop.items()}
     body = list(_flat(_sequence(sink, None, scopes, needs), blocks))
     first = [op for op in body if op.op in _DEFINITIONS]
+    first.sort(key=lambda op: (_DEFINITIONS.index(op.op), op.arg))
     rest = [op for op in body if op.op not in _DEFINITIONS]
     return UOp(Ops.LINEAR, dtypes.void, (*first, *rest))
 

@@ -89,7 +89,8 @@ class Context:
         self.stored = {base_buffer(op.src[0].src[0]) for op in self.ops if op.op is Ops.STORE}
         self.offsets, self.scratch = local_layout(linear)
         self.info = next((op.arg for op in self.ops if op.op is Ops.SINK and op.arg), KernelInfo())
-        self.inline = _inline_candidates(self.ops)
+        self.uses = _count_uses(self.ops)
+        self.inline = _inline_candidates(self.ops, self.uses)
         self.held: dict[UOp, DType] = {}  # the dtype of the variable of each value
         self.errors: list[tuple[str, UOp]] = []
 
@@ -128,19 +129,21 @@ _TRANSPARENT = frozenset(
     {Ops.CONST, Ops.VCONST, Ops.INDEX, Ops.POINTER_INDEX, Ops.AFTER, Ops.GROUP, Ops.SINK}
 )
 _INLINABLE = GroupOp.ALU | {Ops.CAST, Ops.BITCAST, Ops.LOAD, Ops.GEP, Ops.VECTORIZE, Ops.CAT}
-_FENCES = frozenset(
-    {Ops.STORE, Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER, Ops.CUSTOM}
-)
+_FENCES = frozenset({Ops.STORE, Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER, Ops.CUSTOM})
 
 
-def _inline_candidates(ops: tuple[UOp, ...]) -> set[UOp]:
-    """The ops that may be written where they are used: one user, same block, no write between."""
+def _count_uses(ops: tuple[UOp, ...]) -> dict[UOp, int]:
+    """How often the text of each op is used."""
     uses: dict[UOp, int] = {}
-    user: dict[UOp, UOp] = {}
     for op in ops:
         for source in _operands(op):
             uses[source] = uses.get(source, 0) + 1
-            user[source] = op
+    return uses
+
+
+def _inline_candidates(ops: tuple[UOp, ...], uses: dict[UOp, int]) -> set[UOp]:
+    """The ops that may be written where they are used: one user, same block, no write between."""
+    user = {source: op for op in ops for source in _operands(op)}
     epoch, block, position = 0, 0, {}
     blocks = [0]
     for op in ops:
@@ -281,6 +284,11 @@ class CLike(ABC):
         name = ctx.fresh("x" if op.op is Ops.LOAD else "v")
         ctx.emit(f"{self.type_of(ctx, op)} {name} = {expr};")
         ctx.exprs[op] = Expr(name)
+        self.named_value(ctx, op, name)
+
+    @abstractmethod
+    def named_value(self, ctx: Context, node: UOp, name: str) -> None:
+        """Emits what a language wants behind the statement that gives a value its name."""
 
     def always_inline(self, node: UOp) -> bool:
         """Whether every user writes this value again: it is as short as its name."""

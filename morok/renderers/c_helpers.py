@@ -48,7 +48,7 @@ def helper_name(stem: str, *types: DType) -> str:
 def _function(
     stem: str, types: tuple[DType, ...], result: DType, params: str, body: str, *more: DType
 ) -> Helper:
-    """A function whose body uses T for the result's type."""
+    """A function called by `stem` and `types`."""
     name = helper_name(stem, *types)
     body = body.strip().replace("\n", "\n  ")
     text = f"static inline {vector_name(result)} {name}({params}) {{\n  {body}\n}}"
@@ -141,7 +141,7 @@ def shift(stem: str, dtype: DType) -> Helper:
 
 
 def _x86_vector(dtype: DType) -> str:
-    """"", "256" or "512", as x86 builtins name the width; "-" for others."""
+    """ "", "256" or "512", as x86 builtins name the width; "-" for others."""
     return {128: "", 256: "256", 512: "512"}.get(dtype.bits * dtype.count, "-")
 
 
@@ -159,7 +159,8 @@ def fma(dtype: DType, features: frozenset[str]) -> Helper:
     elif "avx512f" in features and width == "512":
         body = f"return __builtin_ia32_vfmadd{kind}512_mask(a, b, c, -1, 4);"
     else:
-        body = f"return ({value}){{{_lanes(dtype, lambda i: f'{scalar}(a[{i}], b[{i}], c[{i}])')}}};"
+        lanes = _lanes(dtype, lambda i: f"{scalar}(a[{i}], b[{i}], c[{i}])")
+        body = f"return ({value}){{{lanes}}};"
     return _function("fma", (dtype,), dtype, params, body)
 
 
@@ -245,69 +246,115 @@ def _limits(source: DType, target: DType) -> tuple[str, str]:
     return literal(source, low).text, literal(source, high).text
 
 
-def half_to_float(count: int) -> Helper:
-    """float16 bits to float32 by the processor's instruction."""
+# The algorithms below the instructions are the usual ones on the fields of the formats: a shift
+# moves the mantissa, one float addition or multiplication handles subnormal numbers.
+_HALF_TO_FLOAT = """
+uint32_t size = a & 0x7fffu, sign = (uint32_t)(a >> 15) << 31;
+union { uint32_t bits; float value; } r = {size << 13};
+r.value *= 0x1p+112f;
+if (size >= 0x7c00u) r.bits = (size << 13) | 0x7f800000u;
+r.bits |= sign;
+return r.value;"""
+_FLOAT_TO_HALF = """
+union { float value; uint32_t bits; } x = {a}, tiny;
+uint32_t size = x.bits & 0x7fffffffu, sign = x.bits >> 31 << 15;
+if (size > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
+if (size >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u);
+if (size >= 0x38800000u)
+  return (uint16_t)(sign | ((size - 0x38000000u + 0xfffu + (size >> 13 & 1)) >> 13));
+tiny.bits = size;
+tiny.value += 0.5f;
+return (uint16_t)(sign | (tiny.bits - 0x3f000000u));"""
+
+
+def half_to_float(count: int, features: frozenset[str]) -> Helper:
+    """float16 bits to float32."""
     source, target = dtypes.uint16.vec(count), dtypes.float32.vec(count)
     short8 = dtypes.int16.vec(8)
     name = vector_name(short8)
-    if count == 1:
-        body = f"return __builtin_ia32_vcvtph2ps(({name}){{(int16_t)a}})[0];"
+    if "f16c" not in features:
+        body = _HALF_TO_FLOAT
     elif count == 4:
-        body = f"return __builtin_ia32_vcvtph2ps(({name}){{{_lanes(source, lambda i: f'a[{i}]')}}});"
+        lanes = _lanes(source, lambda i: f"a[{i}]")
+        body = f"return __builtin_ia32_vcvtph2ps(({name}){{{lanes}}});"
     elif count == 8:
         body = f"return __builtin_ia32_vcvtph2ps256(({name})a);"
     else:
-        body = _halves("half_to_f32", count)
-        return _joined(half_to_float(count // 2), "half_to_f32", source, target, body)
-    return _named("half_to_f32", count, source, target, body, short8)
+        body = f"return __builtin_ia32_vcvtph2ps(({name}){{(int16_t)a}})[0];"
+    if count == 1 or ("f16c" in features and count in (4, 8)):
+        return _function(
+            "half_to", (target,), target, f"{vector_name(source)} a", body, source, short8
+        )
+    return _by_lanes(half_to_float(1, features), "half_to", source, target)
 
 
-def float_to_half(count: int) -> Helper:
-    """float32 to float16 bits, to nearest even, by the processor's instruction."""
+def float_to_half(count: int, features: frozenset[str]) -> Helper:
+    """float32 to float16 bits, rounded to nearest even."""
     source, target = dtypes.float32.vec(count), dtypes.uint16.vec(count)
     float4, short8 = dtypes.float32.vec(4), dtypes.int16.vec(8)
-    value = vector_name(target)
-    if count == 1:
-        body = f"return (uint16_t)__builtin_ia32_vcvtps2ph(({vector_name(float4)}){{a}}, 0)[0];"
+    if "f16c" not in features:
+        body = _FLOAT_TO_HALF
     elif count == 4:
+        lanes = _lanes(target, lambda i: f"(uint16_t)r[{i}]")
         body = f"""{vector_name(short8)} r = __builtin_ia32_vcvtps2ph(a, 0);
-return ({value}){{{_lanes(target, lambda i: f'(uint16_t)r[{i}]')}}};"""
+return ({vector_name(target)}){{{lanes}}};"""
     elif count == 8:
-        body = f"return ({value})__builtin_ia32_vcvtps2ph256(a, 0);"
+        body = f"return ({vector_name(target)})__builtin_ia32_vcvtps2ph256(a, 0);"
     else:
-        body = _halves("half_of_f32", count)
-        return _joined(float_to_half(count // 2), "half_of_f32", source, target, body)
-    return _named("half_of_f32", count, source, target, body, short8, float4)
+        body = f"return (uint16_t)__builtin_ia32_vcvtps2ph(({vector_name(float4)}){{a}}, 0)[0];"
+    if count == 1 or ("f16c" in features and count in (4, 8)):
+        uses = (source, short8, float4, dtypes.uint32)
+        return _function("half_of", (source,), target, f"{vector_name(source)} a", body, *uses)
+    return _by_lanes(float_to_half(1, features), "half_of", source, target)
 
 
-def _named(
-    stem: str, count: int, source: DType, target: DType, body: str, *more: DType
-) -> Helper:
-    suffix = f"x{count}" if count > 1 else ""
-    name = f"{stem}{suffix}"
-    head = f"static inline {vector_name(target)} {name}({vector_name(source)} a)"
-    indented = body.replace("\n", "\n  ")
-    return Helper(name, f"{head} {{\n  {indented}\n}}", (source, target, *more))
+def _by_lanes(scalar: Helper, stem: str, source: DType, target: DType, params: int = 1) -> Helper:
+    """The function of vectors that calls one of scalars for each lane."""
+    names = "abc"[:params]
+    value = vector_name(source)
+    lanes = _lanes(
+        source, lambda i: f"{scalar.name}({', '.join(f'{name}[{i}]' for name in names)})"
+    )
+    types = (source,) if stem == "half_of" else (target,)
+    outer = _function(
+        stem,
+        types,
+        target,
+        ", ".join(f"{value} {name}" for name in names),
+        f"return ({vector_name(target)}){{{lanes}}};",
+        source,
+    )
+    return Helper(outer.name, f"{scalar.guarded}\n{outer.text}", (*scalar.uses, *outer.uses))
 
 
-def _halves(stem: str, count: int) -> str:
-    """Both halves of a vector through the function for half the lanes."""
-    half = count // 2
-    inner = f"{stem}x{half}" if half > 1 else stem
-    low = ", ".join(map(str, range(half)))
-    high = ", ".join(map(str, range(half, count)))
-    whole = ", ".join(map(str, range(count)))
-    parts = [f"{inner}(__builtin_shufflevector(a, a, {lanes}))" for lanes in (low, high)]
-    if half == 1:
-        parts = [f"{inner}(a[0])", f"{inner}(a[1])"]
-        target = "f32x2" if stem == "half_to_f32" else "u16x2"
-        return f"return ({target}){{{', '.join(parts)}}};"
-    return f"return __builtin_shufflevector({', '.join(parts)}, {whole});"
-
-
-def _joined(inner: Helper, stem: str, source: DType, target: DType, body: str) -> Helper:
-    outer = _named(stem, source.count, source, target, body)
-    return Helper(outer.name, f"{inner.guarded}\n{outer.text}", (*inner.uses, *outer.uses))
+def remainder(dtype: DType) -> Helper:
+    """x - trunc(x/y)*y, exact, as C's fmod: long division, one binary digit a step."""
+    if dtype.count > 1:
+        return _by_lanes(remainder(dtype.scalar), "fmod", dtype, dtype, 2)
+    value, bits = vector_name(dtype), unsigned(dtype)
+    word, mantissa = vector_name(bits), 23 if dtype.bits == 32 else 52
+    top = (1 << (dtype.bits - 1 - mantissa)) - 1
+    one, sign = f"({word})1", dtype.bits - 1
+    body = f"""
+union {{ {value} value; {word} bits; }} x = {{a}}, y = {{b}};
+{word} sign = x.bits >> {sign} << {sign}, m = x.bits ^ sign, n = y.bits << 1 >> 1;
+if (n == 0 || n > {word}_INF || m >= {word}_INF) return (a * b) / (a * b);
+if (m < n) return a;
+int e = (int)(m >> {mantissa}), f = (int)(n >> {mantissa});
+m = e ? (m & (({one} << {mantissa}) - 1)) | {one} << {mantissa} : m;
+n = f ? (n & (({one} << {mantissa}) - 1)) | {one} << {mantissa} : n;
+e += e == 0, f += f == 0;
+for (; m >> {mantissa} == 0; e--) m <<= 1;
+for (; n >> {mantissa} == 0; f--) n <<= 1;
+for (; e > f; e--) m = (m >= n ? m - n : m) << 1;
+m = m >= n ? m - n : m;
+if (m == 0) {{ x.bits = sign; return x.value; }}
+for (; m >> {mantissa} == 0; e--) m <<= 1;
+x.bits = e > 0 ? (m - ({one} << {mantissa})) | ({word})e << {mantissa} : m >> (1 - e);
+x.bits |= sign;
+return x.value;"""
+    body = body.replace(f"{word}_INF", f"(({word}){top} << {mantissa})")
+    return _function("fmod", (dtype,), dtype, f"{value} a, {value} b", body, bits)
 
 
 def stream(dtype: DType, features: frozenset[str]) -> Helper | None:
