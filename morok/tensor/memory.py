@@ -157,7 +157,8 @@ def realize(tensors: Iterable[Base]) -> None:
                 store = UOp(Ops.STORE, dtypes.void, (home, value))
                 root = UOp(Ops.AFTER, home.dtype, (home, store))
             else:
-                view = memory_of(tensor) or _seen_through(value)
+                view = memory_of(tensor)
+                view = _seen_through(value) if view is None else view
                 if view is not None:  # the value stands in memory already
                     if value is not view and value.realized is None:
                         hold(value, view)
