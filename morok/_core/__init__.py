@@ -8,7 +8,7 @@ try:
     from morok._core.affine import affine_add, affine_form, affine_split
     from morok._core.infer import register_op
     from morok._core.launch import ExecutionPlan, Kernel, Library
-    from morok._core.match import Matcher, Program, native_rules
+    from morok._core.match import Matcher, Program, checked_build, native_rules
     from morok._core.memory import Buffer, clear_pool, memory_stats, reset_peak, set_pool_limit
     from morok._core.node import Node, build, node, node_stats, register_uop_class, set_provenance
     from morok._core.rewrite import graph_rewrite, rewrite_limits, set_tracer
@@ -32,6 +32,7 @@ __all__ = [
     "affine_split",
     "backward_slice",
     "build",
+    "checked_build",
     "clear_pool",
     "consumers",
     "cut_realized",

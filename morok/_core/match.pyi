@@ -7,6 +7,9 @@ from morok._core.node import Node
 
 N = TypeVar("N", bound=Node)
 
+def checked_build() -> bool:
+    """Whether this build checks what a release trusts: MOROK_BUILD=debug, trace or sanitize."""
+
 def native_rules() -> list[str]:
     """Names of the rules written in C that are registered so far."""
 

@@ -189,6 +189,11 @@ cdef int register_native(str name, native_rule function) except -1:
     return 0
 
 
+def checked_build():
+    """Whether this build checks what a release trusts: MOROK_BUILD=debug, trace or sanitize."""
+    return CHECKS
+
+
 def native_rules():
     """Names of the rules written in C that are registered so far."""
     return sorted(_native_names)

@@ -59,8 +59,9 @@ cdef struct Frame:
     CNode *rebuilt  # FINISH: n with new sources, owned; or NULL
     CNode *next  # FINISH: the replacement, owned
     uint32_t step  # replacements that led to n
+    uint32_t width  # most sources of a node on that way
     uint8_t stage  # Stage
-    bint plain  # not offered to `before` rules: it is a node with new sources
+    uint8_t plain  # not offered to `before` rules: it is a node with new sources
 
 
 cdef struct Claim:
@@ -228,38 +229,39 @@ cdef class _Rewrite:
             self.cap_frames = cap
         return 0
 
-    cdef inline Frame *push(self, CNode *n, uint32_t step, uint8_t stage, bint plain) noexcept:
+    cdef inline Frame *push(self, CNode *n, uint32_t step, uint32_t width, uint8_t stage, bint plain) noexcept:
         cdef Frame *f = &self.frames[self.n_frames]
         f.n = n
         f.step = step
+        f.width = width
         f.stage = stage
         f.plain = plain
         self.n_frames += 1
         return f
 
-    cdef int enter(self, CNode *n, uint32_t step, bint plain) except -1:
+    cdef int enter(self, CNode *n, uint32_t step, uint32_t width, bint plain) except -1:
         """First sight of `n`: offer it to `before`, then walk its sources."""
         cdef int64_t i
         cdef Py_ssize_t here
         if self.result(n) != NULL:
             return 0
-        if self.before is not None and not plain and self.apply(self.before, n, n, step):
+        if self.before is not None and not plain and self.apply(self.before, n, n, step, width):
             return 0
         if self.n_frames + n.nsrc + 1 > self.cap_frames:
             self.reserve(<Py_ssize_t>n.nsrc + 1)
         here = self.n_frames
-        self.push(n, step, LEAVE, plain)
+        self.push(n, step, width, LEAVE, plain)
         i = <int64_t>n.nsrc - 1
         while i >= 0:
             if self.result(n.src[i]) == NULL:
-                self.push(n.src[i], 0, ENTER, False)
+                self.push(n.src[i], 0, 0, ENTER, False)
             i -= 1
         if self.n_frames == here + 1:
             self.n_frames = here
-            self.leave(n, step, plain)
+            self.leave(n, step, width, plain)
         return 0
 
-    cdef int leave(self, CNode *n, uint32_t step, bint plain) except -1:
+    cdef int leave(self, CNode *n, uint32_t step, uint32_t width, bint plain) except -1:
         """The sources of `n` are done: rebuild it if they changed, then offer it to the rules."""
         cdef CNode *few[FEW]
         cdef CNode **src = few
@@ -292,14 +294,14 @@ cdef class _Rewrite:
             if known != NULL:
                 return self.settle(n, known)
             plain = True
-        if self.rules is not None and self.apply(self.rules, n, r, step):
+        if self.rules is not None and self.apply(self.rules, n, r, step, width):
             return 0
         self.unchanged(r, plain)
         if r != n:
             self.settle(n, r)
         return 0
 
-    cdef int apply(self, Matcher matcher, CNode *n, CNode *r, uint32_t step) except -1:
+    cdef int apply(self, Matcher matcher, CNode *n, CNode *r, uint32_t step, uint32_t width) except -1:
         """Offer `r` (n, or n with new sources) to a set. 1: it was replaced, and the frames that go on
         with the replacement are pushed; 0: no rule applies."""
         cdef uint32_t which = 0
@@ -314,13 +316,14 @@ cdef class _Rewrite:
             start = time.perf_counter()
         if not matcher.step(r, <PyObject *>self.ctx, &next, &which):
             return 0
-        f = self.push(n, step, FINISH, False)
+        f = self.push(n, step, width, FINISH, False)
         f.next = next
         f.rebuilt = NULL
         if r != n:
             c_incref(r.self)
             f.rebuilt = r
-        self.push(next, step + 1, ENTER, False)
+        width = max(width, r.nsrc)
+        self.push(next, step + 1, width, ENTER, False)
         if self.tracer is not None:
             self.tracer.step(matcher.programs[which].name, <object>r.self, <object>next.self,
                              time.perf_counter() - start)
@@ -329,9 +332,9 @@ cdef class _Rewrite:
         self.hits += 1
         if self.claim(r) and r.steps < 0xFFFF:
             r.steps += 1
-        if (step >= _node_limit + 4 * r.nsrc or (r.owner == self.number and r.steps > _node_limit)
+        if (step >= _node_limit + 4 * width or (r.owner == self.number and r.steps > _node_limit)
                 or self.hits > self.limit):
-            self.check_limit(r, step)
+            self.check_limit(r, step, width)
         if self.hits & MANY_STEPS == 0:
             PyErr_CheckSignals()
         return 1
@@ -341,15 +344,15 @@ cdef class _Rewrite:
         cdef Frame f
         self.root = root
         self.reserve(1)
-        self.push(root, 0, ENTER, False)
+        self.push(root, 0, 0, ENTER, False)
         while self.n_frames:
             self.n_frames -= 1
             f = self.frames[self.n_frames]
             if f.stage == ENTER:
-                self.enter(f.n, f.step, f.plain)
+                self.enter(f.n, f.step, f.width, f.plain)
             elif f.stage == LEAVE:
                 if self.result(f.n) == NULL:
-                    self.leave(f.n, f.step, f.plain)
+                    self.leave(f.n, f.step, f.width, f.plain)
             else:
                 self.finish(&f)
         return self.result(root)
@@ -366,10 +369,10 @@ cdef class _Rewrite:
 
     # ---- limits ----------------------------------------------------------------------------------
 
-    cdef int check_limit(self, CNode *n, uint32_t step) except -1:
+    cdef int check_limit(self, CNode *n, uint32_t step, uint32_t width) except -1:
         """Raise RewriteLimitError, unless only the call's limit is reached and the graph is large."""
         cdef uint64_t size
-        if step < _node_limit + 4 * n.nsrc and (n.owner != self.number or n.steps <= _node_limit):
+        if step < _node_limit + 4 * width and (n.owner != self.number or n.steps <= _node_limit):
             size = len(toposort(<object>self.root.self))
             if self.limit < size * _call_factor:
                 self.limit = size * _call_factor

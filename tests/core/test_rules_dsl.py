@@ -192,8 +192,9 @@ def test_guard_language() -> None:
         ((c > 2) & (c < 5), 3, True), ((c < 2) | (c > 5), 3, False), (~(c == 3), 3, False),
         ((c > 2) ^ (c > 3), 3, True), (-c > 0, -1, True), (c.maximum(7) == 7, 3, True),
         (c.minimum(7) == 3, 3, True), (c << 2 == 12, 3, True), (c - 5 >= -2, 3, True),
-        (c != 3, 3, False), (c <= 3, 3, True), (divides(c, 12), 5, False), (divides(c, 12), 0, False),
-        (divides(3, c), 9, True), (log2(c) == 3, 8, True), (log2(c) == 3, 9, False),
+        (c != 3, 3, False), (c <= 3, 3, True), (divides(c, 12), 5, False),
+        (divides(c, 12), 0, False), (divides(3, c), 9, True),
+        (log2(c) == 3, 8, True), (log2(c) == 3, 9, False),
         (c // (c - 3) == 1, 3, False), (kind(x, "x"), 1, True), (kind(x, "iu"), 1, False),
         (is_const(x), 1, False), (not_const(x), 1, True), (same(x, c), 1, False),
     ]  # fmt: skip
@@ -320,7 +321,7 @@ def test_native_rules_must_exist() -> None:
 
 def test_two_rules_of_one_name() -> None:
     rules = RuleSet("bad")
-    rules.table([("rule", -(-x), x)])
+    rules.table([("rule", x.maximum(x), x)])
     with pytest.raises(RuleError, match="of this name already"):
         rules.table([("rule", ~~x, x)])
 
@@ -330,7 +331,7 @@ def test_patterns_too_large() -> None:
     for number in range(1, 20):
         left = left + Var(f"x{number}")
     refused(lambda rules: rules.table([("rule", left, x)]), "not bound")
-    with pytest.raises(RuleError, match="too large|at most"):
+    with pytest.raises(RuleError, match=r"too large|at most"):
         one(left, Var("x0"))
 
 
