@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Affine forms: sum(coefficient * atom) + offset of an integer expression."""
 
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t
 
 from morok._core.types cimport CNode
 
@@ -34,11 +34,12 @@ cdef int64_t form_gcd(Form *f) noexcept
 cdef bint form_bounds(Form *f, int64_t *lo, int64_t *hi) noexcept
 # Whether the value lies in `dtype` for certain (always, for index).
 cdef bint form_fits(Form *f, uint16_t dtype) noexcept
-cdef int form_sort(Form *f) except -1
+cdef void form_sort(Form *f) noexcept
 cdef bint form_is(Form *f, CNode *n) noexcept
 cdef CNode *form_build(Form *f, uint16_t dtype) except NULL
 
-# Hash of the structure without slots, loop numbers and the like: the order of commutative operands.
-cdef uint64_t order_key(CNode *n) except? 0
+# Whether b stands before a in the order of commutative operands, which leaves out slots, loop numbers and
+# the like. False for nodes that it cannot tell apart.
+cdef bint comes_after(CNode *a, CNode *b) noexcept
 cdef CNode *make_const(uint16_t dtype, int64_t value) except NULL
 cdef bint counts_as_int(uint16_t dtype) noexcept

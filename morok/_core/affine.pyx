@@ -47,8 +47,8 @@ cdef extern from "Python.h":
 cdef enum:
     MAX_VISITS = 512  # nodes taken apart for one form; a shared sub-sum is visited once per use
     MAX_PENDING = 96
-    KEY_DEPTH = 4  # levels of an atom that its sort key looks at
-    KEY_SOURCES = 4
+    KEY_DEPTH = 3  # levels of an atom that its sort key looks at
+    KEY_SOURCES = 3
 
 
 cdef bint counts_as_int(uint16_t dtype) noexcept:
@@ -310,7 +310,7 @@ cdef bint _named = False  # the masks are filled in: ops are registered after th
 cdef uint64_t _anonymous0 = 0, _anonymous1 = 0  # ops whose argument only tells equals apart
 
 
-cdef int _look_up_ops() except -1:
+cdef void _look_up_ops() noexcept:
     global _named, _anonymous0, _anonymous1
     cdef int i
     for i in range(128):
@@ -321,18 +321,10 @@ cdef int _look_up_ops() except -1:
             else:
                 _anonymous1 |= <uint64_t>1 << (i - 64)
     _named = True
-    return 0
-
-
-cdef uint64_t order_key(CNode *n) except? 0:
-    """The part of the order that is a hash: the same for equal computations anywhere."""
-    if not _named:
-        _look_up_ops()
-    return _order_key(n, KEY_DEPTH)
 
 
 cdef uint64_t _order_key(CNode *n, int depth) noexcept:
-    """A hash of the structure down to `depth` levels."""
+    """A hash of the structure down to `depth` levels, the same for equal computations anywhere."""
     cdef uint64_t h = OPS[n.op].seed0 ^ (DTYPES[n.dtype].seed1 << 1) ^ n.nsrc
     cdef uint32_t i
     if not ((_anonymous0 if n.op < 64 else _anonymous1) >> (n.op & 63)) & 1:
@@ -346,37 +338,39 @@ cdef uint64_t _order_key(CNode *n, int depth) noexcept:
     return h
 
 
-cdef int form_sort(Form *f) except -1:
+cdef bint comes_after(CNode *a, CNode *b) noexcept:
+    """Whether b stands before a: by the hash of the op's name, and of the structure only where those tie."""
+    cdef uint64_t x = OPS[a.op].seed0, y = OPS[b.op].seed0
+    if a == b:
+        return False
+    if x != y:
+        return x > y
+    if not _named:
+        _look_up_ops()
+    return _order_key(a, KEY_DEPTH) > _order_key(b, KEY_DEPTH)
+
+
+cdef void form_sort(Form *f) noexcept:
     """Put the terms into the canonical order (a stable insertion sort; forms are short)."""
-    cdef uint64_t keys[MAX_TERMS]
-    cdef uint64_t key
     cdef Term t
     cdef uint32_t i, j
-    if f.n < 2:
-        return 0
-    for i in range(f.n):
-        keys[i] = order_key(f.terms[i].atom)
     for i in range(1, f.n):
         t = f.terms[i]
-        key = keys[i]
         j = i
-        while j and _after(&f.terms[j - 1], keys[j - 1], &t, key):
+        while j and _after(&f.terms[j - 1], &t):
             f.terms[j] = f.terms[j - 1]
-            keys[j] = keys[j - 1]
             j -= 1
         f.terms[j] = t
-        keys[j] = key
-    return 0
 
 
-cdef inline bint _after(Term *s, uint64_t s_key, Term *t, uint64_t t_key) noexcept:
+cdef inline bint _after(Term *s, Term *t) noexcept:
     """Whether s stands behind t."""
     cdef uint64_t a = _magnitude(s.coeff), b = _magnitude(t.coeff)
     if a != b:
         return a < b
     if (s.coeff < 0) != (t.coeff < 0):
         return s.coeff < 0
-    return s_key > t_key
+    return comes_after(s.atom, t.atom)
 
 
 # ---- putting together -----------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from libc.stdint cimport INT64_MIN, int64_t, uint8_t, uint16_t, uint32_t
 
 from morok._core.affine cimport (
     Form,
+    comes_after,
     counts_as_int,
     form_add,
     form_add_offset,
@@ -20,7 +21,6 @@ from morok._core.affine cimport (
     form_negate,
     form_sort,
     make_const,
-    order_key,
 )
 from morok._core.affine_divide cimport (
     MAX_CANDIDATES,
@@ -318,7 +318,7 @@ cdef int _rule_compare(CNode *root, CNode **out) except -1:
     return _comparison(root, &f, equal, below, out)
 
 
-cdef uint32_t _leading(Form *f) except? 0xFFFF:
+cdef uint32_t _leading(Form *f) noexcept:
     """Of the terms of greatest magnitude in a sorted form, the first by order key: its sign tells which way
     round an equation stands."""
     cdef uint32_t i, best = 0
@@ -326,7 +326,7 @@ cdef uint32_t _leading(Form *f) except? 0xFFFF:
     for i in range(1, f.n):
         if f.terms[i].coeff != c and f.terms[i].coeff + c != 0:
             break
-        if order_key(f.terms[i].atom) < order_key(f.terms[best].atom):
+        if comes_after(f.terms[best].atom, f.terms[i].atom):
             best = i
     return best
 

@@ -1,10 +1,9 @@
-"""Constant folding of integers, values that their bounds decide, and the order of commutative operands."""
+"""Small native rules: values that their bounds decide, the order of commutative operands, decided gates."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t
 
-from morok._core.affine cimport order_key
-from morok._core.bounds cimport fold_int
+from morok._core.affine cimport comes_after
 from morok._core.constant cimport const_value, is_constant, make_int
 from morok._core.infer cimport DTYPES, OP_WHERE
 from morok._core.match cimport register_native
@@ -13,19 +12,6 @@ from morok._core.types cimport ARG_BOOL, NODE_BOUNDED, NODE_INVALID, CNode
 
 cdef extern from "Python.h":
     void c_incref "Py_INCREF"(PyObject *)
-
-
-cdef int _rule_int(CNode *root, CNode **out) except -1:
-    """A unary or binary op of integer or bool constants, in the semantics of its dtype."""
-    cdef int64_t a, b = 0, v
-    if root.nsrc == 0 or root.nsrc > 2 or not const_value(root.src[0], &a):
-        return 0
-    if root.nsrc == 2 and not const_value(root.src[1], &b):
-        return 0
-    if not fold_int(root.op, root.dtype, root.src[0].dtype, a, b, &v):
-        return 0
-    out[0] = make_int(root.dtype, v)
-    return out[0] != NULL
 
 
 cdef int _rule_bounds(CNode *root, CNode **out) except -1:
@@ -47,7 +33,7 @@ cdef int _rule_commute(CNode *root, CNode **out) except -1:
         return 0
     if is_constant(root.src[1]):
         return 0
-    if not is_constant(root.src[0]) and order_key(root.src[0]) <= order_key(root.src[1]):
+    if not is_constant(root.src[0]) and not comes_after(root.src[0], root.src[1]):
         return 0
     src[0] = root.src[1]
     src[1] = root.src[0]
@@ -67,7 +53,6 @@ cdef int _rule_gate(CNode *root, CNode **out) except -1:
     return out[0] != NULL
 
 
-register_native("fold.int", _rule_int)
 register_native("fold.bounds", _rule_bounds)
 register_native("order.commutative", _rule_commute)
 register_native("index.gate", _rule_gate)
