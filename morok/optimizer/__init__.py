@@ -5,17 +5,25 @@ from __future__ import annotations
 from morok import config
 from morok.ir import KernelInfo, UOp
 from morok.ir.capability import Renderer
-from morok.optimizer.heuristic import choose_opts, tune
-from morok.optimizer.opts import MAX_INSTANCES, Opt, OptOps, apply_opt, parse_opts, replay
+from morok.optimizer.heuristic import tune
+from morok.optimizer.opts import (
+    MAX_INSTANCES,
+    MAX_LOCAL_BYTES,
+    Opt,
+    OptOps,
+    apply_opt,
+    parse_opts,
+    replay,
+)
 from morok.optimizer.prepare import prepare
 
 __all__ = [
     "MAX_INSTANCES",
+    "MAX_LOCAL_BYTES",
     "Opt",
     "OptOps",
     "apply_opt",
     "apply_opts",
-    "choose_opts",
     "parse_opts",
     "prepare",
     "replay",

@@ -9,35 +9,25 @@ Tiles     A reduction inside a lane is a tile if an output axis exists that the 
 Sums      A reduction outside any lane has its lane along its own axis when the reads are neighbours
           there; always several accumulators, for speed and for the error bound of long sums.
 
-All choices are made on the untouched kernel and written down as (action, axis, amount); actions on
-higher axis numbers come first, so that numbers still mean what they meant.
+Staging   comes first (`staging.py`): the operand of a tile that every row reads.
+
+All other choices are made on one state of the kernel and written down as (action, axis, amount);
+actions on higher axis numbers come first, so that numbers still mean what they meant.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from morok._core import affine_split, toposort
-from morok.dtype import DType, dtypes
 from morok.errors import OptError
-from morok.ir import AxisType, Ops, UOp
-from morok.ir.capability import Capability
-from morok.optimizer.opts import Opt, OptOps, apply_opt
-from morok.optimizer.ranges import (
-    flat_index,
-    lane_stride,
-    range_end,
-    reads_of,
-    simplify_all,
-)
+from morok.ir import Capability, UOp
+from morok.optimizer.facts import Facts
+from morok.optimizer.opts import Opt, OptOps, replay
+from morok.optimizer.ranges import lane_stride, range_end, reads_of
+from morok.optimizer.staging import stage_operand
 
 __all__ = ["choose_opts", "tune"]
 
-_TRANSCENDENTAL = frozenset(
-    {Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TAN, Ops.ERF, Ops.POW}
-)
-_WIDE_BYTES, _STREAM_BYTES = 64, 32
 _MAX_ROWS = 8
 _SMALL_TAPS = 7  # reduction axes of a tile up to this size are unrolled
 _SMALL_LOOP = 4  # any reduction axis up to this size is unrolled
@@ -47,22 +37,23 @@ _LONG = 16  # shorter axes get no remainder loop
 
 def tune(sink: UOp, capability: Capability) -> UOp:
     """`sink` with the chosen actions applied; one that turns out illegal is left out."""
-    for group in choose_opts(sink, capability):
-        changed = sink
+    facts = Facts(sink, capability)
+    staged = stage_operand(facts)
+    if staged is not sink:
+        sink, facts = staged, Facts(staged, capability)
+    for group in choose_opts(facts):
         try:
-            for opt in group:
-                changed = apply_opt(changed, opt)
+            sink = replay(sink, group)
         except OptError:
             continue
-        sink = changed
     return sink
 
 
-def choose_opts(sink: UOp, capability: Capability) -> list[tuple[Opt, ...]]:
-    """The actions for a prepared kernel, in order; a group stands or falls as one."""
-    facts = _Facts(sink, capability)
+def choose_opts(facts: Facts) -> list[tuple[Opt, ...]]:
+    """The actions for a kernel whose operands are staged, in order; a group stands or falls as
+    one."""
     wanted: _Wanted = {}
-    lanes = facts.output_lanes()
+    lanes = sorted(facts.output_lanes(), key=range_end, reverse=True)
     for lane in lanes:
         _choose_output(facts, lane, wanted)
     for node in facts.reduces:
@@ -73,80 +64,6 @@ def choose_opts(sink: UOp, capability: Capability) -> list[tuple[Opt, ...]]:
         tuple(Opt(op, rng.arg[0].number + above, amount) for op, above, amount in wanted[rng])
         for rng in axes
     ]
-
-
-@dataclass
-class _Facts:
-    """What the choice needs to know of a kernel, gathered in one walk."""
-
-    sink: UOp
-    capability: Capability
-    order: list[UOp] = field(init=False)
-    reads: list[UOp] = field(init=False)
-    positions: dict[UOp, UOp] = field(init=False)
-    reduces: list[UOp] = field(init=False)
-    serial: set[UOp] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.order = toposort(self.sink)
-        self.reads = reads_of([self.sink])
-        flat = simplify_all([flat_index(read) for read in self.reads])
-        self.positions = dict(zip(self.reads, flat, strict=True))
-        self.reduces = [node for node in self.order if node.op is Ops.REDUCE]
-        self.serial = set()  # ranges inside which memory is filled
-        for node in self.order:
-            if node.op in (Ops.BUFFERIZE, Ops.AFTER):
-                self.serial.update(node.open_ranges)
-
-    def usable(self, rng: UOp) -> bool:
-        """A loop of known length whose iterations may run side by side."""
-        return (
-            rng.op is Ops.RANGE
-            and rng.arg[1] in (AxisType.LOOP, AxisType.REDUCE)
-            and rng.src[0].op is Ops.CONST
-            and rng not in self.serial
-        )
-
-    def stride(self, read: UOp, rng: UOp) -> int | None:
-        """Elements between neighbouring iterations, whatever the gate; None when uneven."""
-        split = affine_split(self.positions[read], rng)
-        return None if split is None else int(split[0])
-
-    def output_lanes(self) -> list[UOp]:
-        """The axis of each writing statement that becomes its lane, each axis once."""
-        found: dict[UOp, None] = {}
-        for node in self.order:
-            if node.op is Ops.BUFFERIZE:
-                units = list(node.ended_ranges[-1:])
-            elif node.op is Ops.STORE:
-                units = [rng for rng in node.ended_ranges if lane_stride(node.src[0], rng) == 1]
-            else:
-                continue
-            found.update((rng, None) for rng in units if self.usable(rng) and self._even(rng))
-        return list(found)
-
-    def _even(self, rng: UOp) -> bool:
-        strides = [self.stride(read, rng) for read in self.reads if rng in read.open_ranges]
-        return 2 * sum(stride in (0, 1) for stride in strides) >= len(strides)
-
-    def lanes(self, rng: UOp, wide: bool) -> int:
-        """Preferred lanes along `rng`: a vector of the largest type, native for all types."""
-        types = self._vector_types(rng)
-        largest = max(dtype.itemsize for dtype in types)
-        native = min(self.capability.max_width(dtype) for dtype in types)
-        return min((_WIDE_BYTES if wide else _STREAM_BYTES) // largest, native)
-
-    def _vector_types(self, rng: UOp) -> set[DType]:
-        types = {
-            node.dtype
-            for node in self.order
-            if node.dtype.kind in "iuf" and rng in node.open_ranges and node.dtype.count == 1
-        }
-        return types or {dtypes.float32}
-
-    def computes(self, rng: UOp) -> bool:
-        """More than moving data goes on along `rng`."""
-        return any(node.op in _TRANSCENDENTAL and rng in node.open_ranges for node in self.order)
 
 
 _Steps = tuple[tuple[OptOps, int, int], ...]  # action, axis number above the axis', amount
@@ -172,20 +89,21 @@ def _multiple(end: int, width: int) -> int:
     return next((vectors for vectors in (4, 2) if end % (width * vectors) == 0), 1)
 
 
-def _choose_output(facts: _Facts, lane: UOp, wanted: _Wanted) -> None:
+def _choose_output(facts: Facts, lane: UOp, wanted: _Wanted) -> None:
     """The lane of a writing statement, and the tile of the reductions inside it."""
     inside = [node for node in facts.reduces if lane in node.open_ranges]
-    rows = dict.fromkeys(rng for node in inside for rng in _rows(facts, node, lane))
+    rows = list(dict.fromkeys(rng for node in inside for rng in facts.rows(node, lane)))
     width = facts.lanes(lane, wide=facts.computes(lane) or bool(rows))
     end = range_end(lane)
-    copies, vectors = 1, _multiple(end, width) if inside else 1
-    if rows:
-        row, copies, vectors = _tile(facts, inside, lane, list(rows), width)
+    row, copies, vectors = None, 1, _multiple(end, width) if inside and not rows else 1
+    free = [rng for rng in rows if rng not in wanted]  # the others are tiled with a longer lane
+    if free:
+        row, copies, vectors = _tile(facts, inside, lane, free, width)
     steps = _output_steps(end, width, vectors)
     if not steps:
         return
     wanted[lane] = steps
-    if copies > 1:
+    if row is not None and copies > 1:
         wanted[row] = ((OptOps.UPCAST, 0, copies),)
     for node in inside:
         if rows:
@@ -204,22 +122,8 @@ def _output_steps(end: int, width: int, vectors: int) -> _Steps:
     return _chain(end, (width, 4) if end < 8 * width and width > 4 else (width,))
 
 
-def _rows(facts: _Facts, node: UOp, lane: UOp) -> list[UOp]:
-    """The output axes of a REDUCE that the reads along the lane do not know."""
-    reads = [read for read in reads_of(node.src[:1]) if lane in read.open_ranges]
-    return [
-        rng
-        for rng in node.open_ranges
-        if rng is not lane
-        and facts.usable(rng)
-        and rng.arg[1] is AxisType.LOOP
-        and reads
-        and not any(rng in read.open_ranges for read in reads)
-    ]
-
-
 def _tile(
-    facts: _Facts, inside: list[UOp], lane: UOp, rows: list[UOp], width: int
+    facts: Facts, inside: list[UOp], lane: UOp, rows: list[UOp], width: int
 ) -> tuple[UOp, int, int]:
     """(row axis, copies of it, vectors per row): the fewest loads for each multiplication among
     tiles whose accumulators leave half of the registers to the operands."""
@@ -244,7 +148,7 @@ def _tile(
     return best[3], best[1], best[2]
 
 
-def _choose_sum(facts: _Facts, node: UOp, wanted: _Wanted) -> None:
+def _choose_sum(facts: Facts, node: UOp, wanted: _Wanted) -> None:
     """The lane of a reduction along one of its own axes, or just several accumulators."""
     axes = [rng for rng in node.ended_ranges if facts.usable(rng)]
     if any(rng in wanted for rng in axes):
@@ -255,7 +159,8 @@ def _choose_sum(facts: _Facts, node: UOp, wanted: _Wanted) -> None:
         if strides and 2 * strides.count(1) >= len(strides):
             width = facts.lanes(rng, wide=True)
             end = range_end(rng)
-            several = width * (_multiple(end, width) if end % width == 0 else 4)
+            whole = end % width == 0 and end < 4 * _LONG * width
+            several = width * (_multiple(end, width) if whole else 4)
             steps = _chain(end, [*dict.fromkeys((several, width, width // 2, 4))])
             if steps:
                 wanted[rng] = steps
@@ -263,7 +168,7 @@ def _choose_sum(facts: _Facts, node: UOp, wanted: _Wanted) -> None:
     _several_sums(facts, node, wanted)
 
 
-def _several_sums(facts: _Facts, node: UOp, wanted: _Wanted) -> None:
+def _several_sums(facts: Facts, node: UOp, wanted: _Wanted) -> None:
     """Four accumulators along the longest axis of a reduction; short axes unrolled."""
     axes = [rng for rng in node.ended_ranges if facts.usable(rng)]
     if any(rng in wanted for rng in axes):
@@ -276,7 +181,7 @@ def _several_sums(facts: _Facts, node: UOp, wanted: _Wanted) -> None:
     _unroll_small(facts, node, wanted, _SMALL_LOOP, 4)
 
 
-def _unroll_small(facts: _Facts, node: UOp, wanted: _Wanted, limit: int, copies: int) -> None:
+def _unroll_small(facts: Facts, node: UOp, wanted: _Wanted, limit: int, copies: int) -> None:
     """Reduction axes of up to `limit` iterations become straight code."""
     for rng in reversed(node.ended_ranges):
         if not facts.usable(rng) or rng in wanted or not 2 <= range_end(rng) <= limit:

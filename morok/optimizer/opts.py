@@ -10,9 +10,13 @@ UNROLL    R(a, n*m) -> R(a, n)*m + R(new, m, UNROLL)                     LOOP or
 SPLIT     R(a, n*m) -> R(a, n)*m + R(a+1, m), axes above a move up       LOOP or REDUCE
 SWAP      R(a, …), R(b, …) -> R(b, …), R(a, …)                           two of one type
 TAIL      R(a, n*m+k) -> R(a, n*m), and R(a+1, k) + n*m beside it        output or REDUCE
+LOCAL     INDEX(PARAM(slot), f(a, b)) ->                                 any loops
+          INDEX(BUFFERIZE(INDEX(PARAM(slot), f(new, new+1)), new, new+1), a, b)
 
 An UPCAST or UNROLL range takes the number above all in use, as it never becomes a loop.
 TAIL repeats the STORE for the last k iterations, or adds the REDUCE over them to the first one.
+LOCAL(a, slot, b, …) copies what one read of a buffer sees along the named axes to memory near the
+core; it is filled in the innermost of the read's other loops, its layout is the order of the names.
 """
 
 from __future__ import annotations
@@ -25,19 +29,24 @@ from dataclasses import dataclass, replace
 
 from morok._core import toposort
 from morok.errors import OptError
-from morok.ir import AxisType, KernelInfo, Ops, UOp
+from morok.ir import AddrSpace, AxisType, BufferizeOpts, KernelInfo, Ops, UOp
 from morok.optimizer.ranges import (
     make_range,
     next_number,
     range_end,
+    reads_of,
     rename_ranges,
     substitute_open,
 )
 
-__all__ = ["MAX_INSTANCES", "Opt", "OptOps", "apply_opt", "parse_opts", "replay"]
+__all__ = ["MAX_INSTANCES", "MAX_LOCAL_BYTES", "Opt", "OptOps", "apply_opt", "parse_opts", "replay"]
 
 MAX_INSTANCES = 512
 """Most copies of one statement that UPCAST and UNROLL together may ask for, lanes included."""
+
+
+MAX_LOCAL_BYTES = 1 << 20
+"""Largest copy that LOCAL makes: about a second-level cache."""
 
 
 class OptOps(enum.Enum):
@@ -48,6 +57,7 @@ class OptOps(enum.Enum):
     SPLIT = "SPLIT"
     SWAP = "SWAP"
     TAIL = "TAIL"
+    LOCAL = "LOCAL"
 
     def __str__(self) -> str:
         return self.name
@@ -55,17 +65,23 @@ class OptOps(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Opt:
-    """One action: prints and parses as `UPCAST(1, 8)`. `arg` is the amount, SWAP's other axis."""
+    """One action: prints and parses as `UPCAST(1, 8)`. `arg` is the amount, SWAP's other axis, or
+    LOCAL's slot followed by its other axes."""
 
     op: OptOps
     axis: int
-    arg: int
+    arg: int | tuple[int, ...]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Everything in the brackets."""
+        return (self.axis, *self.arg) if isinstance(self.arg, tuple) else (self.axis, self.arg)
 
     def __str__(self) -> str:
-        return f"{self.op}({self.axis}, {self.arg})"
+        return f"{self.op}({', '.join(map(str, self.numbers))})"
 
 
-_OPT = re.compile(r"([A-Z]+)\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_OPT = re.compile(r"([A-Z]+)\(\s*(\d+)((?:\s*,\s*\d+)+)\s*\)")
 
 
 def parse_opts(text: str) -> tuple[Opt, ...]:
@@ -76,10 +92,12 @@ def parse_opts(text: str) -> tuple[Opt, ...]:
     opts = []
     for part in filter(None, (part.strip() for part in re.split(r"[;\n]", text))):
         match = _OPT.fullmatch(part)
-        if match is None or match[1] not in OptOps.__members__:
+        op = None if match is None else OptOps.__members__.get(match[1])
+        numbers = () if match is None else tuple(map(int, match[3].split(",")[1:]))
+        if op is None or match is None or (len(numbers) > 1 and op is not OptOps.LOCAL):
             known = ", ".join(OptOps.__members__)
             raise OptError(f"{part!r} is no action: expected NAME(axis, amount), NAME of {known}")
-        opts.append(Opt(OptOps[match[1]], int(match[2]), int(match[3])))
+        opts.append(Opt(op, int(match[2]), numbers if op is OptOps.LOCAL else numbers[0]))
     return tuple(opts)
 
 
@@ -93,7 +111,7 @@ def replay(sink: UOp, opts: Iterable[Opt]) -> UOp:
 def apply_opt(sink: UOp, opt: Opt) -> UOp:
     """`sink` with one action applied and recorded. OptError when it does not apply."""
     try:
-        changed = _ACTIONS[opt.op](sink, opt.axis, opt.arg)
+        changed = _apply(sink, opt)
     except OptError as error:
         raise OptError(error.message, opt=opt) from None
     return _recorded(changed, sink, opt)
@@ -281,6 +299,47 @@ def _two_parts(node: UOp, rng: UOp, main: UOp, shifted: UOp, last: tuple[UOp, ..
         return UOp.group(*parts)
     first, second = parts
     return UOp(node.arg.alu, node.dtype, (first, second))
+
+
+def _local(sink: UOp, axis: int, slot: int, more: tuple[int, ...]) -> UOp:
+    named = [_axis(sink, number) for number in (axis, *more)]
+    _require(len(set(named)) == len(named), "an axis is named twice")
+    written = [node.src[0].src[0] for node in toposort(sink) if node.op is Ops.STORE]
+    _require(
+        not any(_is_slot(buffer, slot) for buffer in written),
+        f"the kernel writes the buffer in slot {slot}",
+    )
+    reads = [
+        read
+        for read in reads_of([sink])
+        if _is_slot(read.src[0], slot) and all(rng in read.open_ranges for rng in named)
+    ]
+    _require(len(reads) == 1, f"{len(reads)} reads of slot {slot} depend on all these axes")
+    read = reads[0]
+    _require(
+        all(rng.arg[1] in _LOOPS for rng in read.open_ranges),
+        "the read depends on an axis that is no loop any more",
+    )
+    size = math.prod(map(range_end, named))
+    _require(
+        size * read.dtype.itemsize <= MAX_LOCAL_BYTES,
+        f"{size} elements of {read.dtype} are more than {MAX_LOCAL_BYTES} bytes",
+    )
+    number = next_number(sink)
+    fills = [make_range(range_end(rng), number + i, AxisType.LOOP) for i, rng in enumerate(named)]
+    copy = substitute_open([read], dict(zip(named, fills, strict=True)))[0]
+    buffer = copy.bufferize(*fills, opts=BufferizeOpts(addrspace=AddrSpace.LOCAL))
+    return sink.substitute({read: buffer.at(*named)})
+
+
+def _is_slot(buffer: UOp, slot: int) -> bool:
+    return buffer.op is Ops.PARAM and buffer.arg[0] == slot
+
+
+def _apply(sink: UOp, opt: Opt) -> UOp:
+    if isinstance(opt.arg, tuple):
+        return _local(sink, opt.axis, opt.arg[0], opt.arg[1:])
+    return _ACTIONS[opt.op](sink, opt.axis, opt.arg)
 
 
 _ACTIONS = {

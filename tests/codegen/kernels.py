@@ -28,6 +28,7 @@ def capability(lanes: int = 8, *, vector_alu: bool = True) -> Capability:
         vector_widths=tuple(widths),
         vector_alu=vector_alu,
         vector_registers=2 * lanes,
+        l1_bytes=32 << 10,
     )
 
 
@@ -333,6 +334,7 @@ CASES: dict[str, Callable[[], Kernel]] = {
     "matmul 4x20x1": lambda: matmul(4, 20, 1),
     "matmul relu 4x32x6": lambda: matmul(4, 32, 6, epilogue=True),
     "matmul transposed 4x8x32": lambda: matmul(4, 8, 32, transposed=True),
+    "matmul staged 16x20x9": lambda: matmul(16, 20, 9, transposed=True),
     "conv 2 4 8 3": lambda: conv(2, 4, 8, 3),
     "conv 1 3 7 3": lambda: conv(1, 3, 7, 3),
     "padded 13": lambda: padded(13, 2, 1),

@@ -80,6 +80,36 @@ def test_tile_takes_what_divides() -> None:
     assert chosen(kernels.matmul(7, 8, 12), lanes=8) == "UPCAST(1, 8); UPCAST(0, 7)"
 
 
+def test_operand_that_many_rows_read_is_staged() -> None:
+    """The lane's tiles outside of the rows, one copy of the matrix's part for each"""
+    opts = chosen(kernels.matmul(16, 64, 256))
+    assert opts.startswith("SWAP(0, 1); SPLIT(0, 16); LOCAL(3, 2, 1); ")
+    assert "UPCAST(2, 4); UPCAST(1, 16)" in opts
+
+
+def test_operand_that_fits_into_the_first_cache_is_not_staged() -> None:
+    assert "LOCAL" not in chosen(kernels.matmul(16, 64, 16))
+
+
+def test_operand_of_few_rows_is_not_staged() -> None:
+    assert "LOCAL" not in chosen(kernels.matmul(8, 64, 256))
+
+
+def test_transposed_operand_is_staged_when_there_are_rows() -> None:
+    opts = chosen(kernels.matmul(16, 16, 24, transposed=True))
+    assert opts.startswith("SWAP(0, 1); LOCAL(2, 2, 0); ")
+
+
+def test_staged_operand_of_a_ragged_matrix() -> None:
+    opts = chosen(kernels.matmul(16, 70, 250))
+    assert opts.startswith("SWAP(0, 1); TAIL(0, 16); SPLIT(0, 16); LOCAL(4, 2, 1); ")
+
+
+def test_padded_image_is_staged_for_many_channels() -> None:
+    opts = chosen(kernels.conv(2, 16, 8, 3))
+    assert opts.startswith("SWAP(0, 1); SWAP(1, 2); LOCAL(3, 1, 4, 5, 1); ")
+
+
 def test_product_with_a_transposed_matrix_has_its_lane_on_the_sum() -> None:
     assert chosen(kernels.matmul(4, 8, 32, transposed=True)) == "UPCAST(2, 32)"
 

@@ -10,7 +10,16 @@ from morok.codegen.expander import expander, post_opt_symbolic
 from morok.dtype import dtypes
 from morok.errors import OptError
 from morok.ir import AxisType, KernelInfo, Ops, ReduceOp, UOp
-from morok.optimizer import MAX_INSTANCES, Opt, OptOps, apply_opt, parse_opts, prepare, replay
+from morok.optimizer import (
+    MAX_INSTANCES,
+    MAX_LOCAL_BYTES,
+    Opt,
+    OptOps,
+    apply_opt,
+    parse_opts,
+    prepare,
+    replay,
+)
 from tests.codegen import kernels
 from tests.codegen.kernels import CASES, Builder, Kernel, capability, check, nodes, only, opted
 
@@ -32,16 +41,16 @@ def applied(kernel: Kernel, opts: str) -> UOp:
 
 
 def test_opts_print_and_parse() -> None:
-    opts = (Opt(OptOps.UPCAST, 1, 8), Opt(OptOps.SWAP, 0, 1), Opt(OptOps.TAIL, 10, 4))
+    opts = (Opt(OptOps.UPCAST, 1, 8), Opt(OptOps.SWAP, 0, 1), Opt(OptOps.LOCAL, 3, (2, 10, 4)))
     text = "; ".join(map(str, opts))
-    assert text == "UPCAST(1, 8); SWAP(0, 1); TAIL(10, 4)"
+    assert text == "UPCAST(1, 8); SWAP(0, 1); LOCAL(3, 2, 10, 4)"
     assert parse_opts(text) == opts
     assert parse_opts(text.replace("; ", "\n")) == opts
     assert parse_opts("") == ()
 
 
 @pytest.mark.parametrize(
-    "text", ["UPCAST", "UPCAST(1)", "FLY(1, 2)", "UPCAST(1, -2)", "upcast(1,2)"]
+    "text", ["UPCAST", "UPCAST(1)", "FLY(1, 2)", "UPCAST(1, -2)", "upcast(1,2)", "UPCAST(1, 2, 3)"]
 )
 def test_text_that_is_no_action(text: str) -> None:
     with pytest.raises(OptError, match="is no action"):
@@ -138,6 +147,29 @@ def test_layout_of_a_local_buffer_follows_its_axes() -> None:
     assert len(read.src) == 5
 
 
+def test_local_copies_what_a_read_sees() -> None:
+    sink = applied(kernels.matmul(8, 16, 12), "SWAP(0, 1); SPLIT(0, 8); LOCAL(3, 2, 1)")
+    row = only(sink, Ops.BUFFERIZE)
+    assert [(rng.arg[0].number, rng.vmax + 1) for rng in row.ended_ranges] == [(4, 12), (5, 8)]
+    assert [rng.arg[0].number for rng in row.open_ranges] == [0]
+    assert row.src[0].src[0].arg[0] == 2
+    read = only(sink, Ops.INDEX, lambda node: node.src[0] is row)
+    assert [rng.arg[0].number for rng in read.src[1:]] == [3, 1]
+
+
+def test_local_takes_the_gate_along() -> None:
+    sink = applied(kernels.conv(2, 4, 8, 3), "SWAP(0, 1); SWAP(1, 2); LOCAL(3, 1, 4, 5, 1)")
+    read = only(sink, Ops.INDEX, lambda node: bool(node.arg))
+    assert read in only(sink, Ops.BUFFERIZE).backward_slice()
+
+
+def test_local_leaves_reads_by_other_axes_alone() -> None:
+    """The tail's read does not depend on the tile's axis"""
+    sink = applied(kernels.matmul(4, 13, 5), "SWAP(0, 1); TAIL(0, 4); SPLIT(0, 4); LOCAL(4, 2, 1)")
+    assert len(nodes(sink, Ops.BUFFERIZE)) == 1
+    assert len(nodes(sink, Ops.INDEX, lambda n: n.src[0].op is Ops.PARAM and n.src[0].arg[0] == 2))
+
+
 # ---- what is refused -----------------------------------------------------------------------------
 
 
@@ -154,6 +186,10 @@ def test_layout_of_a_local_buffer_follows_its_axes() -> None:
         ("TAIL(1, 8)", "nothing is left over"),
         ("TAIL(1, 17)", "no part of"),
         ("UPCAST(1, 8); UPCAST(3, 2)", "not a loop"),
+        ("LOCAL(2, 0, 1)", "writes the buffer"),
+        ("LOCAL(2, 1, 1)", "0 reads of slot 1"),
+        ("LOCAL(2, 2, 2)", "named twice"),
+        ("UPCAST(1, 8); LOCAL(2, 2)", "no loop any more"),
     ],
 )
 def test_refused_on_a_matrix_product(opt: str, reason: str) -> None:
@@ -186,6 +222,11 @@ def test_tail_of_a_fill_is_refused() -> None:
 def test_swap_of_loops_of_different_statements_is_refused() -> None:
     with pytest.raises(OptError, match="not loops of the same statements"):
         opted(kernels.staged(8, 16), "SWAP(0, 2)")
+
+
+def test_local_copy_that_is_too_large_is_refused() -> None:
+    with pytest.raises(OptError, match=f"more than {MAX_LOCAL_BYTES} bytes"):
+        opted(kernels.matmul(4, 1024, 1024), "LOCAL(2, 2, 1)")
 
 
 def test_too_many_copies_are_refused() -> None:
@@ -230,6 +271,9 @@ def random_opts(sink: UOp, random: np.random.Generator, count: int) -> UOp:
             break
         rng = ranges[random.integers(len(ranges))]
         op = list(OptOps)[random.integers(len(OptOps))]
+        if op is OptOps.LOCAL:
+            sink = random_local(sink, random, ranges)
+            continue
         end = rng.vmax + 1
         amounts = [n for n in (2, 3, 4, 5, 7, 8, 16) if (end % n == 0) is not (op is OptOps.TAIL)]
         if op is OptOps.SWAP:
@@ -242,6 +286,20 @@ def random_opts(sink: UOp, random: np.random.Generator, count: int) -> UOp:
         except OptError:
             continue
     return sink
+
+
+def random_local(sink: UOp, random: np.random.Generator, ranges: list[UOp]) -> UOp:
+    """A LOCAL of some read along a random choice of its axes."""
+    reads = [node for node in nodes(sink, Ops.INDEX) if node.src[0].op is Ops.PARAM]
+    read = reads[random.integers(len(reads))]
+    axes = [rng.arg[0].number for rng in ranges if rng in read.open_ranges]
+    if not axes:
+        return sink
+    first, *more = map(int, random.permutation(axes)[: random.integers(1, 4)])
+    try:
+        return apply_opt(sink, Opt(OptOps.LOCAL, first, (read.src[0].arg[0], *more)))
+    except OptError:
+        return sink
 
 
 @pytest.mark.parametrize("name", CASES)

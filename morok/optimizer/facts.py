@@ -1,0 +1,105 @@
+"""What the heuristic knows of a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from morok._core import affine_split, toposort
+from morok.dtype import DType, dtypes
+from morok.ir import AxisType, Ops, UOp
+from morok.ir.capability import Capability
+from morok.optimizer.ranges import flat_index, lane_stride, reads_of, simplify_all
+
+__all__ = ["Facts"]
+
+_TRANSCENDENTAL = frozenset(
+    {Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TAN, Ops.ERF, Ops.POW}
+)
+_WIDE_BYTES, _STREAM_BYTES = 64, 32
+
+
+@dataclass
+class Facts:
+    """What the choice needs to know of a kernel, gathered in one walk."""
+
+    sink: UOp
+    capability: Capability
+    order: list[UOp] = field(init=False)
+    reads: list[UOp] = field(init=False)
+    positions: dict[UOp, UOp] = field(init=False)
+    reduces: list[UOp] = field(init=False)
+    serial: set[UOp] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.order = toposort(self.sink)
+        self.reads = reads_of([self.sink])
+        flat = simplify_all([flat_index(read) for read in self.reads])
+        self.positions = dict(zip(self.reads, flat, strict=True))
+        self.reduces = [node for node in self.order if node.op is Ops.REDUCE]
+        self.serial = set()  # ranges inside which memory is filled
+        for node in self.order:
+            if node.op in (Ops.BUFFERIZE, Ops.AFTER):
+                self.serial.update(node.open_ranges)
+
+    def usable(self, rng: UOp) -> bool:
+        """A loop of known length whose iterations may run side by side."""
+        return (
+            rng.op is Ops.RANGE
+            and rng.arg[1] in (AxisType.LOOP, AxisType.REDUCE)
+            and rng.src[0].op is Ops.CONST
+            and rng not in self.serial
+        )
+
+    def stride(self, read: UOp, rng: UOp) -> int | None:
+        """Elements between neighbouring iterations, whatever the gate; None when uneven."""
+        split = affine_split(self.positions[read], rng)
+        return None if split is None else int(split[0])
+
+    def output_lanes(self) -> list[UOp]:
+        """The axis of each writing statement that becomes its lane, each axis once."""
+        found: dict[UOp, None] = {}
+        for node in self.order:
+            if node.op is Ops.BUFFERIZE:
+                units = list(node.ended_ranges[-1:])
+            elif node.op is Ops.STORE:
+                units = [rng for rng in node.ended_ranges if lane_stride(node.src[0], rng) == 1]
+            else:
+                continue
+            found.update((rng, None) for rng in units if self.usable(rng) and self._even(rng))
+        return list(found)
+
+    def _even(self, rng: UOp) -> bool:
+        strides = [self.stride(read, rng) for read in self.reads if rng in read.open_ranges]
+        return 2 * sum(stride in (0, 1) for stride in strides) >= len(strides)
+
+    def lanes(self, rng: UOp, wide: bool) -> int:
+        """Preferred lanes along `rng`: a vector of the largest type, native for all types."""
+        types = self._vector_types(rng)
+        largest = max(dtype.itemsize for dtype in types)
+        native = min(self.capability.max_width(dtype) for dtype in types)
+        return min((_WIDE_BYTES if wide else _STREAM_BYTES) // largest, native)
+
+    def _vector_types(self, rng: UOp) -> set[DType]:
+        types = {
+            node.dtype
+            for node in self.order
+            if node.dtype.kind in "iuf" and rng in node.open_ranges and node.dtype.count == 1
+        }
+        return types or {dtypes.float32}
+
+    def computes(self, rng: UOp) -> bool:
+        """More than moving data goes on along `rng`."""
+        return any(node.op in _TRANSCENDENTAL and rng in node.open_ranges for node in self.order)
+
+    def rows(self, node: UOp, lane: UOp) -> list[UOp]:
+        """The output axes of a REDUCE that the reads along the lane do not know."""
+        reads = [read for read in reads_of(node.src[:1]) if lane in read.open_ranges]
+        return [
+            rng
+            for rng in node.open_ranges
+            if rng is not lane
+            and self.usable(rng)
+            and rng.arg[1] is AxisType.LOOP
+            and reads
+            and not any(rng in read.open_ranges for read in reads)
+        ]
