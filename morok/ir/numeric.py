@@ -315,8 +315,14 @@ _COMPUTE: Final[dict[Ops, Callable[..., Any]]] = {
 def compute(op: Ops, dtype: DType, args: Sequence[Array]) -> Array:
     """An ALU op on arrays that broadcast against each other; `dtype` is that of the result."""
     with np.errstate(all="ignore"):
-        result = np.asarray(_COMPUTE[op](*args))
-        return result.astype(carrier(dtype), copy=False)
+        return compute_loudly(op, dtype, args)
+
+
+def compute_loudly(op: Ops, dtype: DType, args: Sequence[Array]) -> Array:
+    """As `compute`, for callers that have silenced NumPy's floating-point warnings themselves."""
+    result = np.asarray(_COMPUTE[op](*args))
+    kind = carrier(dtype)
+    return result if result.dtype == kind else result.astype(kind)
 
 
 def reduce(reduce_op: ReduceOp, dtype: DType, values: Array, axes: tuple[int, ...]) -> Array:

@@ -162,7 +162,7 @@ class _Machine:
             return self._load(node)
         args = [self._value(node, source) for source in src]
         if op in GroupOp.ALU:
-            return numeric.compute(op, node.dtype, args)
+            return numeric.compute_loudly(op, node.dtype, args)
         match op:
             case Ops.CAST:
                 return numeric.cast(args[0], node.dtype)
@@ -237,7 +237,34 @@ class _Machine:
             raise fault(node, "alignment", f"a multiple of {size} bytes", offset.tolist())
         return memory, offset // size
 
+    def _span(self, node: UOp, lanes: int) -> tuple[Array, int, int] | None:
+        """The short way of a single work-item: contents, first position, number of scalars.
+
+        None where `_address` has to look closer: several work-items, a position or gate for each
+        lane, a gate that does not hold.
+        """
+        if self.items != 1 or node.op is not Ops.INDEX or len(node.src) != 2 + bool(node.arg):
+            return None
+        place = self._value(node, node.src[1])
+        gate = self._value(node, node.src[2]) if node.arg else self.active[-1]
+        if place.size != 1 or gate.size != 1 or not gate.item():
+            return None
+        memory = node.src[0]
+        while memory.op in _PASSING:
+            memory = memory.src[0]
+        lanes = max(lanes, memory.dtype.base.count)
+        start = place.item() * memory.dtype.base.count
+        contents = self.memories[memory]
+        contents = contents[0] if contents.ndim > 1 else contents
+        inside = start >= 0 and start + lanes <= contents.size
+        return (contents, start, lanes) if inside else None
+
     def _load(self, node: UOp) -> Array:
+        span = self._span(node.src[1], node.dtype.count)
+        if span is not None:
+            contents, start, lanes = span
+            read = contents[start : start + lanes].copy()
+            return read if node.dtype.count == 1 else read[None]
         memory, positions, mask = self._address(node.src[1], node.dtype.count)
         contents = self.memories[memory]
         if memory.dtype.addrspace is AddrSpace.REG:
@@ -254,6 +281,12 @@ class _Machine:
 
     def _store(self, node: UOp) -> None:
         target, stored = node.src[:2]
+        span = self._span(target, stored.dtype.count)
+        if span is not None:
+            contents, start, lanes = span
+            element = target.src[0].dtype.base
+            contents[start : start + lanes] = numeric.settle(self._value(node, stored), element)
+            return
         memory, positions, mask = self._address(target, stored.dtype.count)
         values = numeric.settle(self._value(node, stored), memory.dtype.base)
         values = np.broadcast_to(values, mask.shape)
@@ -288,7 +321,8 @@ def run(linear: UOp, buffers: Sequence[Any], variables: Mapping[str, int]) -> di
         }
         for op, number in zip(grid, group, strict=True):
             hardware[op] = np.array([number], numeric.carrier(op.dtype))
-        _Machine(ops, memories, variables, hardware, items).run()
+        with np.errstate(all="ignore"):
+            _Machine(ops, memories, variables, hardware, items).run()
     return {op: contents for op, contents in memories.items() if op.op is Ops.PARAM}
 
 
