@@ -9,6 +9,7 @@ from morok.ir import GroupOp, Ops, UOp
 
 # Work of one element relative to an addition; a round trip through memory costs about four.
 ROUND_TRIP = 4
+PADDING = 2  # a condition at every read, which also keeps neighbours from being read together
 _HEAVY = {
     Ops.EXP: 10,
     Ops.EXP2: 8,
@@ -95,7 +96,7 @@ def _combined(u: UOp, parts: list[Cost]) -> Cost:
     if u.op in GroupOp.ALU and u.op not in _FREE:
         own = _HEAVY.get(u.op, 1)
     elif u.op is Ops.PAD:
-        own = 1
+        own = PADDING
     if not parts:
         return _NOTHING
     if len(parts) == 1 and own == 0:

@@ -164,11 +164,17 @@ class Rangeify:
         return self._build()
 
     def _place(self, u: UOp, uses: dict[Use, None]) -> None:
-        if u.op in GroupOp.Movement or u.op in _INLINE or self._fusible(u, uses):
+        if u.op in _INLINE or self._is_view(u, uses) or self._fusible(u, uses):
             for use in uses:
                 self._descend(u, use)
         elif not self._make_row(u, uses):
             self._make_global(u, uses)
+
+    def _is_view(self, u: UOp, uses: dict[Use, None]) -> bool:
+        """A movement op costs index arithmetic only, but for padding that asks a question at every read."""
+        if u.op is not Ops.PAD:
+            return u.op in GroupOp.Movement
+        return all(apply_movement(u, use.index, use.valid)[1] is use.valid for use in uses)
 
     def _fusible(self, u: UOp, uses: dict[Use, None]) -> bool:
         cost = self.costs[u]
