@@ -102,20 +102,18 @@ def array_of(tensor: Base) -> npt.NDArray[Any]:
 def memory_of(tensor: Base) -> UOp | None:
     """The view that holds a tensor's present value, None while it is lazy."""
     u = tensor.uop
-    return u if is_buffer_view(u) else u.realized
-
-
-def _seen_through(u: UOp) -> UOp | None:
-    """The view in which the value of `u` stands already: behind identities and reshapes."""
-    shape = nodes.shape_of(u)
-    while not is_buffer_view(u):
-        if u.realized is not None:
-            u = u.realized
-        elif u.op is Ops.RESHAPE or u.op in GroupOp.Identity:
-            u = u.src[0]
-        else:
-            return None
-    return nodes.reshape(base_of(u), shape)
+    if is_buffer_view(u):
+        return u
+    if u.realized is None:
+        # Behind identities and reshapes the value may stand in memory already.
+        below = u
+        while below.realized is None and not is_buffer_view(below):
+            if below.op is not Ops.RESHAPE and below.op not in GroupOp.Identity:
+                return None
+            below = below.src[0]
+        view = below if below.realized is None else below.realized
+        hold(u, nodes.reshape(base_of(view), nodes.shape_of(u)))
+    return u.realized
 
 
 def home_of(tensor: Base) -> UOp | None:
@@ -156,14 +154,10 @@ def realize(tensors: Iterable[Base]) -> None:
             if home is not None and base_of(home) in written and value is not home:
                 store = UOp(Ops.STORE, dtypes.void, (home, value))
                 root = UOp(Ops.AFTER, home.dtype, (home, store))
+            elif memory_of(tensor) is not None:  # the value stands in memory already
+                tensor._home = None
+                continue
             else:
-                view = memory_of(tensor)
-                view = _seen_through(value) if view is None else view
-                if view is not None:  # the value stands in memory already
-                    if value is not view and value.realized is None:
-                        hold(value, view)
-                    tensor._home = None
-                    continue
                 root = value
             roots.setdefault(root, []).append((tensor, value))
         if roots:
