@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from morok._core import Node
 from morok.dtype import DType
@@ -27,6 +27,8 @@ from morok.ir.ops import (
     WmmaMetadata,
 )
 from morok.ir.optable import OPS, GroupOp, OpSpec
+
+_N = TypeVar("_N", bound=Node)
 
 __all__ = ["Fault", "check_node", "fault_error", "fault_of", "is_laid_out"]
 
@@ -54,7 +56,7 @@ def fault_error(node: Node, fault: Fault, stage: str | None = None) -> InvalidGr
     )
 
 
-def check_node(node: Any, stage: str | None = None) -> Any:
+def check_node(node: _N, stage: str | None = None) -> _N:
     """Return `node`; InvalidGraphError if it is ill-formed by itself."""
     fault = fault_of(node)
     if fault is not None:

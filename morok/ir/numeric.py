@@ -62,8 +62,8 @@ def _round_to(values: Array, dtype: DType) -> Array:
         and values.size
         and np.abs(values.astype(np.float64)).max() > 2**53
     ):
-        rounded = [fmt.round(int(value)) for value in values.ravel()]
-        return np.array(rounded, np.float32).reshape(values.shape)
+        exact = [fmt.round(int(value)) for value in values.ravel()]
+        return np.array(exact, np.float32).reshape(values.shape)
     wide = values.astype(np.float64)
     finite = np.where(np.isfinite(wide), wide, 0.0)
     _, exponent = np.frexp(finite)
@@ -154,11 +154,11 @@ def _bits(values: Array, dtype: DType) -> Array:
 def _from_bits(bits: Array, dtype: DType) -> Array:
     if dtype in (dtypes.fp8e4m3, dtypes.fp8e5m2):
         table = np.array([FORMATS[dtype.name].decode(code) for code in range(256)], np.float32)
-        return table[bits]
+        return np.asarray(table[bits])
     if dtype is dtypes.bfloat16:
-        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return np.asarray(bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
     if dtype.kind == "b":
-        return bits != 0
+        return np.asarray(bits != 0)
     stored = np.int64 if dtype.kind == "x" else dtype.name
     return bits.view(stored).astype(carrier(dtype))
 
@@ -195,7 +195,7 @@ def _floormod(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return np.asarray(np.mod(a, b))
     # The remainder of the wrapped quotient, so that q * b + r == a holds for -1 too.
-    return np.where(b == 0, a.dtype.type(0), a - _floordiv(a, b) * b)
+    return np.asarray(np.where(b == 0, a.dtype.type(0), np.subtract(a, _floordiv(a, b) * b)))
 
 
 def _idiv(a: Array, b: Array) -> Array:
@@ -212,7 +212,7 @@ def _idiv(a: Array, b: Array) -> Array:
 def _mod(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return np.asarray(np.fmod(a, b))
-    return np.where(b == 0, a.dtype.type(0), a - _idiv(a, b) * b)
+    return np.asarray(np.where(b == 0, a.dtype.type(0), np.subtract(a, _idiv(a, b) * b)))
 
 
 def _shift(a: Array, b: Array, *, left: bool) -> Array:

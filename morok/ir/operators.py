@@ -7,7 +7,7 @@ operand's dtype; two nodes must have one dtype. Nothing is folded here: building
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from morok import _core
 from morok.dtype import DType, Scalar, cast_value, dtypes
@@ -17,6 +17,7 @@ from morok.ir.optable import GroupOp
 
 __all__ = ["Operators", "constant"]
 
+_T = TypeVar("_T", bound="Operators")
 _build = _core.build
 _node = _core.node
 _EXACT = float(1 << 24)  # integers up to here are float32 numbers
@@ -83,7 +84,7 @@ def _is_exact(dtype: DType, value: object) -> bool:
     return False
 
 
-def constant(dtype: DType, value: Scalar | InvalidType) -> Any:
+def constant(dtype: DType, value: object) -> Any:
     """CONST of `value` in `dtype`; every lane of a VCONST for a vector.
 
     Ints become floats where the dtype asks for it, and wrap to its width. DTypeError for a float
@@ -108,23 +109,40 @@ def constant(dtype: DType, value: Scalar | InvalidType) -> Any:
     return _node(Ops.VCONST, dtype, (), (lane,) * dtype.count)
 
 
-def _operand(like: Any, other: Any) -> Any:
+def _operand(like: _T, other: object) -> _T:
     """`other` as a node of the dtype of `like`."""
-    if type(other) is not type(like):
-        return constant(like.dtype, other)
-    if other.dtype is not like.dtype:
-        raise DTypeError(f"operands of different dtypes: {like.dtype} and {other.dtype}; cast one")
-    return other
+    if isinstance(other, type(like)):
+        if other.dtype is not like.dtype:
+            raise DTypeError(
+                f"operands of different dtypes: {like.dtype} and {other.dtype}; cast one"
+            )
+        return other
+    made: _T = constant(like.dtype, other)
+    return made
 
 
-def _binary(op: Ops, a: Any, b: Any) -> Any:
+def _unary(op: Ops, a: _T) -> _T:
+    made: _T = _build(op, (a,))
+    return made
+
+
+def _binary(op: Ops, a: _T, b: object) -> _T:
+    made: _T
     dtype = a.dtype
-    if type(a) is type(b):
+    if isinstance(b, type(a)):
         if dtype is b.dtype:
-            return _build(op, (a, b))
+            made = _build(op, (a, b))
+            return made
     elif type(b) is int and dtype is _INDEX:
-        return _build(op, (a, _node(_CONST, _INDEX, (), b)))
-    return _build(op, (a, _operand(a, b)))
+        made = _build(op, (a, _node(_CONST, _INDEX, (), b)))
+        return made
+    made = _build(op, (a, _operand(a, b)))
+    return made
+
+
+def _reflected(op: Ops, b: _T, a: object) -> _T:
+    made: _T = _build(op, (_operand(b, a), b))
+    return made
 
 
 class Operators:
@@ -138,9 +156,10 @@ class Operators:
         """`op` with this as its first source; Python numbers become constants."""
         if op not in GroupOp.ALU:
             raise DTypeError(f"{op.name} is no ALU op")
-        if op is Ops.WHERE:
+        if op is _WHERE:
             return self.where(*others)
-        return _build(op, (self, *(_operand(self, other) for other in others)))
+        made: Self = _build(op, (self, *(_operand(self, other) for other in others)))
+        return made
 
     def __bool__(self) -> bool:
         raise TypeError("a UOp has no truth value: ask `is None`, or compare its vmin and vmax")
@@ -149,19 +168,19 @@ class Operators:
         return _binary(_ADD, self, other)
 
     def __radd__(self, other: Scalar) -> Self:
-        return _build(_ADD, (_operand(self, other), self))
+        return _reflected(_ADD, self, other)
 
     def __sub__(self, other: Self | Scalar) -> Self:
         return _binary(_SUB, self, other)
 
     def __rsub__(self, other: Scalar) -> Self:
-        return _build(_SUB, (_operand(self, other), self))
+        return _reflected(_SUB, self, other)
 
     def __mul__(self, other: Self | Scalar) -> Self:
         return _binary(_MUL, self, other)
 
     def __rmul__(self, other: Scalar) -> Self:
-        return _build(_MUL, (_operand(self, other), self))
+        return _reflected(_MUL, self, other)
 
     def __truediv__(self, other: Self | Scalar) -> Self:
         if self.dtype.kind != "f":
@@ -171,19 +190,19 @@ class Operators:
     def __rtruediv__(self, other: Scalar) -> Self:
         if self.dtype.kind != "f":
             raise DTypeError(f"/ divides floats, not {self.dtype}: write // or cast first")
-        return _build(_FDIV, (_operand(self, other), self))
+        return _reflected(_FDIV, self, other)
 
     def __floordiv__(self, other: Self | Scalar) -> Self:
         return _binary(_FLOORDIV, self, other)
 
     def __rfloordiv__(self, other: Scalar) -> Self:
-        return _build(_FLOORDIV, (_operand(self, other), self))
+        return _reflected(_FLOORDIV, self, other)
 
     def __mod__(self, other: Self | Scalar) -> Self:
         return _binary(_FLOORMOD, self, other)
 
     def __rmod__(self, other: Scalar) -> Self:
-        return _build(_FLOORMOD, (_operand(self, other), self))
+        return _reflected(_FLOORMOD, self, other)
 
     def idiv(self, other: Self | Scalar) -> Self:
         """Quotient truncated toward zero, as C's `/`."""
@@ -197,25 +216,25 @@ class Operators:
         return _binary(_POW, self, other)
 
     def __rpow__(self, other: Scalar) -> Self:
-        return _build(_POW, (_operand(self, other), self))
+        return _reflected(_POW, self, other)
 
     def __and__(self, other: Self | Scalar) -> Self:
         return _binary(_AND, self, other)
 
     def __rand__(self, other: Scalar) -> Self:
-        return _build(_AND, (_operand(self, other), self))
+        return _reflected(_AND, self, other)
 
     def __or__(self, other: Self | Scalar) -> Self:
         return _binary(_OR, self, other)
 
     def __ror__(self, other: Scalar) -> Self:
-        return _build(_OR, (_operand(self, other), self))
+        return _reflected(_OR, self, other)
 
     def __xor__(self, other: Self | Scalar) -> Self:
         return _binary(_XOR, self, other)
 
     def __rxor__(self, other: Scalar) -> Self:
-        return _build(_XOR, (_operand(self, other), self))
+        return _reflected(_XOR, self, other)
 
     def __lshift__(self, other: Self | Scalar) -> Self:
         return _binary(_SHL, self, other)
@@ -252,84 +271,94 @@ class Operators:
         return _binary(_THREEFRY, self, key)
 
     def __neg__(self) -> Self:
-        return _build(_NEG, (self,))
+        return _unary(_NEG, self)
 
     def __invert__(self) -> Self:
-        return _build(_NOT, (self,))
+        return _unary(_NOT, self)
 
     def __abs__(self) -> Self:
-        return _build(_ABS, (self,))
+        return _unary(_ABS, self)
 
     def sqrt(self) -> Self:
-        return _build(_SQRT, (self,))
+        return _unary(_SQRT, self)
 
     def rsqrt(self) -> Self:
-        return _build(_RSQRT, (self,))
+        return _unary(_RSQRT, self)
 
     def reciprocal(self) -> Self:
-        return _build(_RECIPROCAL, (self,))
+        return _unary(_RECIPROCAL, self)
 
     def exp(self) -> Self:
-        return _build(_EXP, (self,))
+        return _unary(_EXP, self)
 
     def exp2(self) -> Self:
-        return _build(_EXP2, (self,))
+        return _unary(_EXP2, self)
 
     def log(self) -> Self:
-        return _build(_LOG, (self,))
+        return _unary(_LOG, self)
 
     def log2(self) -> Self:
-        return _build(_LOG2, (self,))
+        return _unary(_LOG2, self)
 
     def sin(self) -> Self:
-        return _build(_SIN, (self,))
+        return _unary(_SIN, self)
 
     def cos(self) -> Self:
-        return _build(_COS, (self,))
+        return _unary(_COS, self)
 
     def tan(self) -> Self:
-        return _build(_TAN, (self,))
+        return _unary(_TAN, self)
 
     def trunc(self) -> Self:
-        return _build(_TRUNC, (self,))
+        return _unary(_TRUNC, self)
 
     def floor(self) -> Self:
-        return _build(_FLOOR, (self,))
+        return _unary(_FLOOR, self)
 
     def ceil(self) -> Self:
-        return _build(_CEIL, (self,))
+        return _unary(_CEIL, self)
 
     def round(self) -> Self:
-        return _build(_ROUND, (self,))
+        return _unary(_ROUND, self)
 
     def sign(self) -> Self:
-        return _build(_SIGN, (self,))
+        return _unary(_SIGN, self)
 
     def erf(self) -> Self:
-        return _build(_ERF, (self,))
+        return _unary(_ERF, self)
 
     def square(self) -> Self:
-        return _build(_SQUARE, (self,))
+        return _unary(_SQUARE, self)
 
     def where(self, a: Self | Scalar, b: Self | Scalar) -> Self:
         """`a` where this condition holds, else `b`; one of them must be a node."""
-        if type(a) is type(self):
-            return _build(_WHERE, (self, a, _operand(a, b)))
-        if type(b) is type(self):
-            return _build(_WHERE, (self, _operand(b, a), b))
-        raise DTypeError("where() of two Python numbers has no dtype: make one a constant")
+        if isinstance(a, type(self)):
+            b = _operand(a, b)
+        elif isinstance(b, type(self)):
+            a = _operand(b, a)
+        else:
+            raise DTypeError("where() of two Python numbers has no dtype: make one a constant")
+        made: Self = _build(_WHERE, (self, a, b))
+        return made
 
     def mulacc(self, b: Self | Scalar, c: Self | Scalar) -> Self:
         """this * b + c"""
-        return _build(_MULACC, (self, _operand(self, b), _operand(self, c)))
+        made: Self = _build(_MULACC, (self, _operand(self, b), _operand(self, c)))
+        return made
 
     def cast(self, dtype: DType) -> Self:
         """The value in `dtype` (of as many lanes as this has); this node if it is in it already."""
         count = self.dtype.count
         if count != 1 and dtype.count == 1 and not dtype.is_ptr:
             dtype = dtype.vec(count)
-        return self if dtype is self.dtype else _node(_CAST, dtype, (self,))
+        if dtype is self.dtype:
+            return self
+        made: Self = _node(_CAST, dtype, (self,))
+        return made
 
     def bitcast(self, dtype: DType) -> Self:
         """The same bits read as `dtype`."""
-        return self if dtype is self.dtype else _node(_BITCAST, dtype, (self,))
+        if dtype is self.dtype:
+            return self
+        made: Self = _node(_BITCAST, dtype, (self,))
+        return made

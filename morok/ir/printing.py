@@ -181,7 +181,7 @@ def line(node: Node, *, full: bool = True) -> str:
     if shaped is not None:
         return f"BUFFER{_value(shaped)} : {node.dtype}"
     arguments = ", ".join(_arguments(node, full=full))
-    head = node.op.name + (f"({arguments})" if arguments else "")
+    head: str = node.op.name + (f"({arguments})" if arguments else "")
     if node.op is Ops.CONST and isinstance(node.arg, tuple):
         return f"{head} : Shape"
     if node.dtype is dtypes.void:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from morok import _core
 from morok.dtype import AddrSpace, DType, Scalar, dtypes
@@ -36,7 +36,6 @@ from morok.ir.printing import line, pyrender, tree
 
 __all__ = ["UOp", "register_simplifier"]
 
-_build = _core.build
 _open_ranges = _core.Node.ranges.__get__
 _unique = itertools.count()
 _UNCHANGED: Any = object()
@@ -57,6 +56,12 @@ class UOp(Fields, Operators, _core.Node):
     """
 
     __slots__ = ()
+
+    if TYPE_CHECKING:
+        # The core makes nodes: the type's call goes straight to it.
+        def __new__(
+            cls, op: Ops, dtype: DType, src: tuple[UOp, ...] = (), arg: Any = None
+        ) -> Self: ...
 
     # Structure -----------------------------------------------------------------------------------
 
@@ -209,7 +214,7 @@ class UOp(Fields, Operators, _core.Node):
     def bind(self, value: UOp | int) -> UOp:
         """This DEFINE_VAR bound to a value."""
         bound = constant(self.dtype, value) if isinstance(value, int) else value
-        return check_node(_build(Ops.BIND, (self, bound)))
+        return check_node(UOp(Ops.BIND, self.dtype, (self, bound)))
 
     @staticmethod
     def define_reg(dtype: DType, size: int, number: int) -> UOp:
@@ -326,7 +331,8 @@ class UOp(Fields, Operators, _core.Node):
         """A vector of scalars; the scalar itself when there is one."""
         if len(elements) == 1:
             return elements[0]
-        return check_node(_build(Ops.VECTORIZE, elements))
+        dtype = elements[0].dtype.scalar.vec(len(elements))
+        return check_node(UOp(Ops.VECTORIZE, dtype, elements))
 
     def gep(self, indices: int | Iterable[int]) -> UOp:
         """Lanes of this vector: a scalar for one index."""
@@ -438,11 +444,10 @@ class UOp(Fields, Operators, _core.Node):
         """A compiled artifact."""
         return UOp(Ops.PROGRAM_BINARY, dtypes.void, (), code)
 
-    @classmethod
-    def if_(cls, condition: UOp, *body: UOp) -> Self:
+    @staticmethod
+    def if_(condition: UOp, *body: UOp) -> UOp:
         """The start of conditional execution."""
-        node: Self = check_node(UOp(Ops.IF, dtypes.void, (condition, *body)))
-        return node
+        return check_node(UOp(Ops.IF, dtypes.void, (condition, *body)))
 
     def endif(self) -> UOp:
         """The end of this IF."""

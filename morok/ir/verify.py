@@ -194,7 +194,7 @@ def _params(graph: _Graph) -> _Found:
 
 def _sizes(node: UOp) -> tuple[int, ...] | None:
     """The dims that the indices of an INDEX must stay within; None when they are not known."""
-    buffer = node.src[0]
+    buffer: UOp = node.src[0]
     if buffer.shape is not None:
         return buffer.shape
     found = _memory(buffer, _VIEWS)

@@ -424,7 +424,7 @@ class Evaluator:
         body = _body(node)
         args = [arg for arg in node.src[1:] if arg.op is not Ops.RANGE]
         inner = self._inside(body, args)
-        written = []
+        written: list[Write] = []
         for memory, writes in by_memory(inner.writes(body)).items():
             view = args[memory.arg[0]]
             data = inner.contents(memory, writes).data
@@ -456,7 +456,7 @@ _OWN: Final[dict[Ops, Callable[[Evaluator, UOp], Value]]] = {
 
 def _body(call: UOp) -> UOp:
     """What a CALL executes."""
-    body = call.src[0]
+    body: UOp = call.src[0]
     while body.op is Ops.FUNCTION:
         body = body.src[0]
     return body

@@ -212,7 +212,7 @@ class _Machine:
         elif lanes > 1 and positions.ndim == 1:
             positions = positions[:, None] + np.arange(lanes)
         active = self.active[-1]
-        gate = self._value(node, node.gate) if node.op is Ops.INDEX and node.arg else active
+        gate = self._value(node, node.src[-1]) if node.op is Ops.INDEX and node.arg else active
         if positions.ndim > 1:
             active = active[:, None]
             gate = gate[:, None] if gate.ndim == 1 else gate

@@ -149,7 +149,8 @@ def positions_of(view: UOp) -> Array:
 def is_local_item(axis: UOp) -> bool:
     """Whether an axis counts the work-items of one group."""
     if axis.op is Ops.SPECIAL:
-        return axis.arg.startswith(("lidx", "threadIdx"))
+        name: str = axis.arg
+        return name.startswith(("lidx", "threadIdx"))
     return axis.arg[1] in _ITEM_AXES
 
 

@@ -132,9 +132,10 @@ def move(node: UOp, data: Array, lead: int) -> Array:
         case Ops.PERMUTE:
             return data.transpose(*range(lead), *(lead + axis for axis in node.arg))
         case Ops.FLIP:
-            return np.flip(data, [lead + axis for axis, turned in enumerate(node.arg) if turned])
+            return np.flip(data, tuple(lead + a for a, turned in enumerate(node.arg) if turned))
         case Ops.PAD:
             pads = zip(node.src[1].arg, node.src[2].arg, strict=True)
             return np.pad(data, [(0, 0)] * lead + list(pads)) if shape else data
     bounds = zip(node.src[1].arg, node.src[2].arg, strict=True)
-    return data[(..., *(slice(begin, end) for begin, end in bounds))] if shape else data
+    window = [slice(None)] * lead + [slice(begin, end) for begin, end in bounds]
+    return data[tuple(window)]
