@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m bench NAME`. Each module here is one benchmark with a `main(args)`."""

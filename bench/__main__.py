@@ -1,0 +1,52 @@
+"""python -m bench NAME [--peers tinygrad,torch,jax] [--json FILE] [--rounds N] [--quick]
+
+NAME is a module of this package with a `main(args)`; without one, the names are listed. Peers are
+other systems: each runs in a process of its own, in turns with ours (A B A B …) after a warm-up,
+and the ratio is taken pair by pair. A peer that is not installed is a line that says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+
+import bench
+
+
+def names() -> list[str]:
+    """The benchmarks there are."""
+    hidden = ("__main__", "harness")
+    found = (module.name for module in pkgutil.iter_modules(bench.__path__))
+    return sorted(name for name in found if name not in hidden and not name.startswith("_"))
+
+
+def parser() -> argparse.ArgumentParser:
+    arguments = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    arguments.formatter_class = argparse.RawDescriptionHelpFormatter
+    arguments.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names()))
+    arguments.add_argument("--peers", default="", help="comma separated: tinygrad, torch, jax")
+    arguments.add_argument("--json", metavar="FILE", help="also write all results there")
+    arguments.add_argument("--rounds", type=int, default=5, help="pairs of runs (default 5)")
+    arguments.add_argument("--quick", action="store_true", help="smaller inputs, for a smoke test")
+    return arguments
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    args.peers = [peer for peer in args.peers.split(",") if peer]
+    if not args.names:
+        print("benchmarks:", ", ".join(names()))
+        return 0
+    unknown = [name for name in args.names if name not in names()]
+    if unknown:
+        print(f"no benchmark {', '.join(unknown)}: there are {', '.join(names())}")
+        return 2
+    for name in args.names:
+        importlib.import_module(f"bench.{name}").main(args)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""The cases of the rewrite benchmark, for any system that can build and rewrite nodes."""
+
+from __future__ import annotations
+
+import gc
+import resource
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from bench.harness import Case, timed
+
+Node = Any
+
+
+class Rewriter(Protocol):
+    """A system under test. A fresh `rules()` remembers nothing of earlier runs."""
+
+    @staticmethod
+    def version() -> str: ...
+    def constant(self, value: int) -> Node: ...
+    def loop(self, extent: int, axis: int) -> Node: ...
+    def binary(self, op: str, a: Node, b: Node) -> Node: ...
+    def sink(self, nodes: Sequence[Node]) -> Node: ...
+    def rules(self) -> Any: ...
+    def rewrite(self, root: Node, rules: Any) -> Node: ...
+    def count(self, root: Node) -> int: ...
+
+
+def build(system: Rewriter, recipe: Any) -> Node:
+    """The node of a recipe."""
+    if isinstance(recipe, int):
+        return system.constant(recipe)
+    if recipe[0] == "r":
+        return system.loop(recipe[1], recipe[2])
+    op, a, b = recipe
+    return system.binary(op, build(system, a), build(system, b))
+
+
+def cases(system: Rewriter, recipes: Sequence[Any], quick: bool) -> Mapping[str, Case]:
+    """Name -> function that runs it once and returns its figures."""
+    rules = system.rules()
+    deep = 20_000 if quick else 1_000_000
+    state: dict[str, Any] = {}
+
+    def expressions() -> Node:
+        if "graph" not in state:
+            state["graph"] = system.sink([build(system, recipe) for recipe in recipes])
+            state["clean"] = system.rewrite(state["graph"], rules)
+        return state["graph"]
+
+    def exprs() -> dict[str, float]:
+        graph = expressions()
+        seconds, done = timed(lambda: system.rewrite(graph, system.rules()))
+        assert done is state["clean"]
+        return {"ms": seconds * 1e3}
+
+    def clean() -> dict[str, float]:
+        expressions()
+        seconds, done = timed(lambda: system.rewrite(state["clean"], system.rules()))
+        assert done is state["clean"]
+        return {"ns": seconds / system.count(done) * 1e9}
+
+    def warm() -> dict[str, float]:
+        expressions()
+        repeats = 100 if state.get("fast", True) else 1
+        seconds, _ = timed(
+            lambda: [system.rewrite(state["clean"], rules) for _ in range(repeats)]
+        )
+        state["fast"] = seconds / repeats < 0.001
+        return {"us": seconds / repeats * 1e6}
+
+    def chain() -> dict[str, float]:
+        if "chain" not in state:
+            node = system.loop(7, 0)
+            others = [system.loop(extent, axis + 1) for axis, extent in enumerate((64, 8))]
+            for step in range(deep):
+                node = system.binary("+", node, others[step % 2])
+            state["chain"] = node
+        seconds, _ = timed(lambda: system.rewrite(state["chain"], system.rules()))
+        return {"ns": seconds / deep * 1e9}
+
+    def dag() -> dict[str, float]:
+        if "dag" not in state:
+            row = [system.loop(extent + 9, extent) for extent in range(1000)]
+            for step in range(deep // 1000):
+                row = [
+                    system.binary("+", row[k], row[(k + 1 + step) % 1000]) for k in range(1000)
+                ]
+            state["dag"] = system.sink(row)
+        seconds, _ = timed(lambda: system.rewrite(state["dag"], system.rules()))
+        return {"ns": seconds / deep * 1e9}
+
+    def memory() -> dict[str, float]:
+        gc.collect()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        node, other = system.loop(5, 0), system.loop(6, 1)
+        for _ in range(deep):
+            node = system.binary("+", node, other)
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        if "memory" not in state:
+            state["memory"] = (after - before) * 1024 / deep
+            state["keep"] = node
+        return {"bytes": state["memory"]}
+
+    return {
+        "memory": memory, "exprs": exprs, "clean": clean, "warm": warm, "chain": chain, "dag": dag,
+    }  # fmt: skip

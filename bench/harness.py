@@ -1,0 +1,172 @@
+"""What benchmarks share: workers in processes of their own, interleaved rounds, tables, results.
+
+A benchmark defines *cases*: functions that do some work and return a dict of figures. `serve` runs
+them in a worker process on demand; `compare` drives one worker for us and one for each peer in
+turns, so that whatever else the machine does hits all of them alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Case = Callable[[], dict[str, float]]
+OURS = "morok"
+
+
+class Worker:
+    """A process that answers "run this case" with a line of JSON."""
+
+    def __init__(self, module: str, who: str, options: Sequence[str] = ()) -> None:
+        self.who = who
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, "--worker", who, *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).resolve().parent.parent,
+        )
+        first = self._read()
+        self.missing: str | None = first.get("missing")
+        self.version: str = first.get("version", "")
+
+    def call(self, case: str) -> dict[str, float]:
+        """The figures of one run; {} where the worker has no such case."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(case + "\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the worker {self.who} died: see its error above")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def serve(cases: Mapping[str, Case] | None, version: str, missing: str | None = None) -> None:
+    """The worker's side: answers until its input ends. `missing` says why it cannot work."""
+    output = sys.stdout
+    sys.stdout = sys.stderr  # what a peer prints must not disturb the protocol
+    first = {"version": version} if missing is None else {"missing": missing}
+    print(json.dumps(first), file=output, flush=True)
+    for line in sys.stdin:
+        case = (cases or {}).get(line.strip())
+        print(json.dumps(case() if case is not None else {}), file=output, flush=True)
+
+
+@dataclass
+class Row:
+    """Medians of one case for each system, and the median of the ratios to ours, pair by pair."""
+
+    case: str
+    unit: str
+    figures: dict[str, float] = field(default_factory=dict)
+    ratios: dict[str, float] = field(default_factory=dict)
+
+
+def compare(
+    module: str,
+    cases: Mapping[str, tuple[str, str]],
+    args: argparse.Namespace,
+    options: Sequence[str] = (),
+) -> list[Row]:
+    """Runs every case (name -> (figure to compare, unit)) for us and the peers of `args`."""
+    workers = [Worker(module, who, options) for who in (OURS, *args.peers)]
+    rows: list[Row] = []
+    try:
+        for worker in workers:
+            note = worker.missing or f"version {worker.version}"
+            print(f"{worker.who}: {note}")
+        able = [worker for worker in workers if worker.missing is None]
+        for case, (figure, unit) in cases.items():
+            rows.append(_rounds(able, case, figure, unit, args.rounds))
+    finally:
+        for worker in workers:
+            worker.close()
+    return rows
+
+
+def _rounds(workers: list[Worker], case: str, figure: str, unit: str, rounds: int) -> Row:
+    for worker in workers:
+        worker.call(case)  # warm-up
+    values: dict[str, list[float]] = {worker.who: [] for worker in workers}
+    for _ in range(rounds):
+        for worker in workers:
+            answer = worker.call(case)
+            if figure in answer:
+                values[worker.who].append(answer[figure])
+    row = Row(case, unit)
+    ours = values[OURS]
+    for who, seen in values.items():
+        if seen:
+            row.figures[who] = statistics.median(seen)
+        if seen and who != OURS:
+            row.ratios[who] = statistics.median(b / a for a, b in zip(ours, seen, strict=True))
+    return row
+
+
+def show(title: str, rows: Sequence[Row]) -> None:
+    """The table: a line a case, a column a system, then how many times longer each peer takes."""
+    systems = list(dict.fromkeys(who for row in rows for who in row.figures))
+    widths = [max(len(row.case) for row in rows), *(max(12, len(who)) for who in systems)]
+    print(f"\n{title}")
+    head = ["".ljust(widths[0]), *(w.rjust(n) for w, n in zip(systems, widths[1:], strict=True))]
+    print("  ".join([*head, "unit".ljust(8), "peer / ours"]))
+    for row in rows:
+        cells = [row.case.ljust(widths[0])]
+        for who, width in zip(systems, widths[1:], strict=True):
+            value = row.figures.get(who)
+            cells.append(("-" if value is None else f"{value:,.4g}").rjust(width))
+        ratios = " ".join(f"{who} {ratio:.1f}x" for who, ratio in row.ratios.items())
+        print("  ".join([*cells, row.unit.ljust(8), ratios]))
+
+
+def write_json(args: argparse.Namespace, name: str, rows: Sequence[Row]) -> None:
+    """Adds the rows to the file of `--json`, under the benchmark's name."""
+    if not args.json:
+        return
+    path = Path(args.json)
+    everything = json.loads(path.read_text()) if path.exists() else {}
+    everything["machine"] = {"processor": _processor(), "python": platform.python_version()}
+    everything[name] = [vars(row) for row in rows]
+    path.write_text(json.dumps(everything, indent=2) + "\n")
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    """(seconds of this process's own time, what `work` returns): what others run costs nothing."""
+    start = time.process_time()
+    answer = work()
+    return time.process_time() - start, answer
+
+
+def worker_of(argv: Sequence[str]) -> tuple[str, bool] | None:
+    """(system, quick) when this process was started as a worker."""
+    if "--worker" not in argv:
+        return None
+    return argv[argv.index("--worker") + 1], "--quick" in argv

@@ -1,0 +1,82 @@
+"""The rewrite engine: random index expressions, clean graphs, a long chain, a wide DAG.
+
+The same 30 rules (constant folding, sums, products, // and %) run in every system, spelled as its
+users spell them, on the same graphs, built from the same recipes. Times are the process's own CPU
+time, with Python's collector on.
+
+    exprs   10 000 seeded random index expressions to a fixed point
+    clean   what comes out of that, rewritten by a fresh set that has seen none of it
+    warm    the same again by the same set (normal-form bits make it one test)
+    chain   a chain of additions, a million nodes deep: no rule applies
+    dag     a million nodes, each with two users: no rule applies
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from typing import Any
+
+from bench import _rewrite_cases, harness
+
+Recipe = Any  # an int (constant), ("r", extent, axis), or (op, left, right)
+
+EXTENTS = (4, 8, 16, 3, 7, 64)
+FACTORS = (1, 2, 3, 4, 8, 16)
+CASES = {
+    "exprs": ("ms", "ms"),
+    "clean": ("ns", "ns/node"),
+    "warm": ("us", "us"),
+    "chain": ("ns", "ns/node"),
+    "dag": ("ns", "ns/node"),
+    "memory": ("bytes", "B/node"),
+}
+
+
+def recipes(count: int, seed: int = 1) -> list[Recipe]:
+    """Random index expressions of depth up to 5."""
+    rng = random.Random(seed)
+
+    def expression(depth: int) -> Recipe:
+        if depth == 0 or rng.random() < 0.15:
+            if rng.random() < 0.75:
+                axis = rng.randrange(len(EXTENTS))
+                return ("r", EXTENTS[axis], axis)
+            return rng.choice((0, 1, 2, 3, 4, 7, 8, 16))
+        op = rng.choice("+++**/%")
+        if op == "+":
+            return (op, expression(depth - 1), expression(depth - 1))
+        return (op, expression(depth - 1), rng.choice(FACTORS))
+
+    return [expression(5) for _ in range(count)]
+
+
+def worker(who: str, quick: bool) -> None:
+    """Serves the cases of one system."""
+    if who == harness.OURS:
+        from bench._rewrite_morok import System
+    elif who == "tinygrad":
+        try:
+            from bench._rewrite_tinygrad import System  # type: ignore[assignment]
+        except ImportError as error:
+            harness.serve(None, "", missing=f"not installed ({error}): pip install tinygrad")
+            return
+    else:
+        harness.serve(None, "", missing="has no rewrite engine to compare with")
+        return
+    cases = _rewrite_cases.cases(System(), recipes(1000 if quick else 10_000), quick)
+    harness.serve(cases, System.version())
+
+
+def main(args: argparse.Namespace) -> None:
+    options = ["--quick"] if args.quick else []
+    rows = harness.compare("bench.rewrite", CASES, args, options)
+    harness.show("rewrite", rows)
+    harness.write_json(args, "rewrite", rows)
+
+
+if __name__ == "__main__":
+    started = harness.worker_of(sys.argv)
+    if started is not None:
+        worker(*started)
