@@ -19,7 +19,7 @@ invalid = RuleSet("invalid")
 
 _INVALID: Final = node(Ops.CONST, arg=Invalid)
 _CAST: Final = p.where(x, _INVALID).cast()
-_OPS: Final = sorted(GroupOp.Binary - GroupOp.Comparison - {Ops.THREEFRY})
+_OPS: Final = sorted(GroupOp.Binary - GroupOp.Comparison - {Ops.FDIV, Ops.POW, Ops.THREEFRY})
 
 for _op in _OPS:
     _name = _op.name.lower()
