@@ -42,9 +42,9 @@ _FLAGS = (
     "-Wno-psabi",
     "-Werror=implicit-function-declaration",
 )
-# No vectorising by gcc: vectors are explicit in the source, and gcc 12.2 at -O2 with the dynamic cost
-# model loses iterations of a loop whose gate is a conjunction of outer and inner conditions, in the
-# loop vectoriser's if-conversion (`test_gated_copy_keeps_every_element` shows it).
+# No vectorising by gcc: vectors are explicit in the source, and gcc 12.2 at -O2 with the dynamic
+# cost model loses iterations of a loop whose gate is a conjunction of outer and inner conditions,
+# in the loop vectoriser's if-conversion (`test_gated_copy_keeps_every_element` shows it).
 _GCC_FLAGS = ("-pipe", "-fno-tree-vectorize", "-fno-use-linker-plugin")
 _CLANG_FLAGS = ("-fno-sanitize=undefined",)  # zig's default
 _X86_FLAGS = ("-fcf-protection=none",)
