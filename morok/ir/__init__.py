@@ -6,6 +6,12 @@ This is the face of the package: other packages import from here and not from it
 from morok.ir.capability import Capability, Compiler, Renderer
 from morok.ir.checks import check_node
 from morok.ir.fields import FIELD_NAMES, fields_of
+from morok.ir.interpret import (
+    interpret_kernel,
+    interpret_linear,
+    interpret_program,
+    interpret_tensor,
+)
 from morok.ir.ops import (
     AddrSpace,
     AxisId,
@@ -48,7 +54,9 @@ from morok.ir.terms import (
     when,
     wrap,
 )
+from morok.ir.trace import Step, Trace
 from morok.ir.uop import UOp, register_simplifier
+from morok.ir.verify import Level, check_stage, find_faults, verify
 
 __all__ = [
     "ANY",
@@ -70,6 +78,7 @@ __all__ = [
     "Invalid",
     "InvalidType",
     "KernelInfo",
+    "Level",
     "OpSpec",
     "Ops",
     "Pat",
@@ -79,17 +88,25 @@ __all__ = [
     "RuleSet",
     "RuleStats",
     "SourceField",
+    "Step",
     "Term",
+    "Trace",
     "UOp",
     "Var",
     "WmmaMetadata",
     "WmmaUpcastAxes",
     "bits",
     "check_node",
+    "check_stage",
     "divides",
     "fields_of",
+    "find_faults",
     "graph_rewrite",
     "highest",
+    "interpret_kernel",
+    "interpret_linear",
+    "interpret_program",
+    "interpret_tensor",
     "is_const",
     "is_pow2",
     "kind",
@@ -102,6 +119,7 @@ __all__ = [
     "register_simplifier",
     "same",
     "same_dtype",
+    "verify",
     "when",
     "wrap",
 ]
