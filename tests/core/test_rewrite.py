@@ -15,7 +15,7 @@ import pytest
 from morok import _core
 from morok.dtype import dtypes
 from morok.errors import RewriteLimitError
-from morok.ir import Const, GroupOp, Ops, Pat, RuleSet, UOp, Var, graph_rewrite, not_const
+from morok.ir import Const, GroupOp, Ops, Pat, RuleSet, Trace, UOp, Var, graph_rewrite, not_const
 
 x, y = Var("x"), Var("y")
 c, c0, c1 = Const("c"), Const("c0"), Const("c1")
@@ -444,32 +444,39 @@ def test_results_do_not_depend_on_history() -> None:
     assert first == second
 
 
-class Recorder:
-    def __init__(self) -> None:
-        self.events: list[tuple[Any, ...]] = []
+def test_trace_records_every_step() -> None:
+    rules = simple()
 
-    def begin(self, name: str, root: UOp) -> None:
-        self.events.append(("begin", name, root))
+    @rules.opaque(Pat(Ops.MUL, (Pat(name="a"), Const("k"))))
+    def nested(a: UOp, k: UOp) -> UOp | None:
+        return graph_rewrite(a + k, SIMPLE, name="inner") if k.arg == 2 else None
 
-    def step(self, rule: str, before: UOp, after: UOp, seconds: float) -> None:
-        assert seconds >= 0
-        self.events.append((rule, before, after))
-
-    def end(self, root: UOp | None) -> None:
-        self.events.append(("end", root))
-
-
-def test_tracer_sees_every_step() -> None:
-    recorder = Recorder()
-    previous = _core.set_tracer(recorder)
-    try:
-        graph_rewrite((i + 1) + 2, simple(), name="sums")
-    finally:
-        _core.set_tracer(previous)
-    assert recorder.events == [
-        ("begin", "sums", (i + 1) + 2),
-        ("simple.chain", (i + 1) + 2, i + 3),
-        ("end", i + 3),
-    ]
+    root = ((i + 1) + 2) * 2
+    with Trace() as trace:
+        graph_rewrite(root, rules, name="outer")
+        with pytest.raises(TypeError):
+            graph_rewrite(3, rules)  # type: ignore[type-var]
     graph_rewrite((i + 4) + 2, simple())
-    assert len(recorder.events) == 3
+    outer, inner = trace.rewrites
+    assert (outer.name, outer.depth, outer.root, outer.result) == ("outer", 0, root, i + 5)
+    assert [(step.rule, step.before, step.after) for step in outer.steps] == [
+        ("simple.chain", (i + 1) + 2, i + 3),
+        ("simple.nested", (i + 3) * 2, i + 5),
+    ]
+    assert (inner.name, inner.depth, inner.result) == ("inner", 1, i + 5)
+    assert trace.by_rule()["simple.chain"][0] == 2
+    assert "simple.nested" in trace.report()
+    assert "  inner" in trace.report()
+
+
+def test_trace_of_a_rewrite_that_raises() -> None:
+    rules = RuleSet("fails")
+    rules.opaque(Pat(Ops.ADD, name="n"))(lambda n: 1 // 0)
+    with Trace() as trace:
+        with pytest.raises(ZeroDivisionError):
+            graph_rewrite(i + j, rules)
+        graph_rewrite((i + 1) + 2, simple(), name="after")
+    assert [(rewrite.result, rewrite.depth) for rewrite in trace.rewrites] == [
+        (None, 0),
+        (i + 3, 0),
+    ]
