@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from morok import config
 from morok.codegen import get_program, scratch_bytes
 from morok.ir import Ops, UOp
 from morok.optimizer import apply_opts
@@ -18,7 +19,7 @@ from morok.runtime import CpuDevice, ExecutionPlan, Kernel, KernelSource
 
 Array = np.ndarray[Any, Any]
 _KERNELS = 4096  # compiled kernels kept in memory
-_cache: OrderedDict[tuple[UOp, str], CompiledKernel] = OrderedDict()
+_cache: OrderedDict[tuple[UOp, str, bool], CompiledKernel] = OrderedDict()
 _lock = RLock()
 
 
@@ -68,15 +69,15 @@ def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKer
 
     Raises CompileError or DeviceError; nothing is kept of a failed batch, earlier kernels stay usable.
     """
-    identity = device.compiler.identity
+    identity, noopt = device.compiler.identity, config.get().noopt
     with _lock:
-        keys = [(s, identity) for s in sinks]
+        keys = [(s, identity, noopt) for s in sinks]
         missing = list(dict.fromkeys(k for k in keys if k not in _cache))
         if missing:
             start = perf_counter()
             programs = [
                 get_program(apply_opts(sink, device.renderer), device.renderer)
-                for sink, _ in missing
+                for sink, _, _ in missing
             ]
             stats.lowered += len(programs)
             stats.lower_seconds += perf_counter() - start

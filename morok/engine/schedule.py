@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from threading import RLock
 
-from morok import _core
+from morok import _core, config
 from morok.dtype import dtypes
 from morok.engine.buffers import buffer_of
 from morok.engine.compile import CompiledKernel, compile_kernels
@@ -20,7 +20,7 @@ from morok.runtime import CpuDevice, ExecutionPlan
 
 _PLANS = 1024  # schedules kept in memory
 _ALIGN = 64
-_plans: OrderedDict[UOp, Planned] = OrderedDict()
+_plans: OrderedDict[tuple[UOp, str, bool], Planned] = OrderedDict()
 _lock = RLock()
 
 
@@ -71,13 +71,14 @@ def normalise(sink: UOp) -> tuple[UOp, list[UOp]]:
 
 def plan(normal: UOp, n_params: int, device: CpuDevice) -> Planned:
     """The plan of a normalised sink, from the cache or made now."""
+    key = (normal, device.compiler.identity, config.get().noopt)
     with _lock:
-        found = _plans.get(normal)
+        found = _plans.get(key)
         if found is None:
-            found = _plans[normal] = _make(run_kernel_split_pipeline(normal), n_params, device)
+            found = _plans[key] = _make(run_kernel_split_pipeline(normal), n_params, device)
             while len(_plans) > _PLANS:
                 _plans.popitem(last=False)
-        _plans.move_to_end(normal)
+        _plans.move_to_end(key)
         return found
 
 
