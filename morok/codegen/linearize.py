@@ -1,7 +1,7 @@
 """Stages 19 to 22: from a kernel's graph to the flat list of ops a renderer reads.
 
 19  final_rewrite   every END closes one range; vector ops only as the target has them
-20  control_flow    every RANGE is one loop: statements that close it share it
+20  control_flow    every RANGE is one loop: statements that close it share it; see also `branches`
 21  linearize       the order of execution
 22  add_ifs         gated stores stand in IF … ENDIF where the target has no other way
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from morok._core import toposort
+from morok.codegen.branches import inside_branches
 from morok.dtype import AddrSpace, dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import AxisId, Capability, GroupOp, Ops, UOp
@@ -206,10 +207,14 @@ _DEFINITIONS = (Ops.PARAM, Ops.DEFINE_VAR, Ops.DEFINE_LOCAL, Ops.DEFINE_REG)
 
 
 class _Scopes:
-    """The tree of loops and the block of every node; None is the block outside all loops."""
+    """The tree of loops and branches, and the block of every node; None is the outermost block.
+
+    A loop is named by its RANGE and stands for its END, a branch by its IF and for its ENDIF.
+    """
 
     def __init__(self, order: list[UOp]) -> None:
-        self.loop: dict[UOp, UOp] = {}  # RANGE -> its END
+        self._inside: dict[UOp, UOp] = {}
+        self.loop: dict[UOp, UOp] = {}  # RANGE -> its END, IF -> its ENDIF
         self.parent: dict[UOp, UOp | None] = {}
         self.depth: dict[UOp | None, int] = {None: 0}
         for node in reversed(order):  # outer loops first: they are closed last
@@ -224,9 +229,18 @@ class _Scopes:
             self.parent[rng] = self.block(node)
             self.depth[rng] = self.depth[self.parent[rng]] + 1
         self._child: dict[tuple[UOp, UOp | None], UOp] = {}
+        if not order[-1].has(Ops.IF):
+            return
+        self._inside = inside_branches(order)
+        for node in order:
+            if node.op is Ops.ENDIF:
+                self.loop[node.src[0]] = node
+                self.parent[node.src[0]] = self.block(node)
 
     def block(self, node: UOp) -> UOp | None:
-        """The innermost loop among the open ranges of a node."""
+        """The branch that a node stands in, or the innermost loop among its open ranges."""
+        if node in self._inside:
+            return self._inside[node]
         ranges = node.open_ranges
         try:
             return max(ranges, key=self.depth.__getitem__) if ranges else None
@@ -267,8 +281,11 @@ def linearize(sink: UOp) -> UOp:
     order = toposort(sink)
     scopes = _Scopes(order)
     needs = _item_needs(order, scopes)
-    blocks = {rng: _sequence(end.src[0], rng, scopes, needs) for rng, end in scopes.loop.items()}
-    body = list(_flat(_sequence(sink, None, scopes, needs), blocks))
+    blocks = {}
+    for head, end in scopes.loop.items():
+        roots = head.src[1:] if head.op is Ops.IF else end.src[:1]
+        blocks[head] = _sequence(roots, head, scopes, needs)
+    body = list(_flat(_sequence((sink,), None, scopes, needs), blocks))
     first = [op for op in body if op.op in _DEFINITIONS]
     first.sort(key=lambda op: (_DEFINITIONS.index(op.op), op.arg))
     rest = [op for op in body if op.op not in _DEFINITIONS]
@@ -281,12 +298,16 @@ def _item_needs(order: list[UOp], scopes: _Scopes) -> dict[UOp, list[UOp]]:
     home = {node: scopes.block(node) for node in order}
     for node in order:
         block = home[node]
+        if node.op is Ops.ENDIF:  # stands for the whole branch: its IF's condition
+            needs[node][node.src[0].src[0]] = None
         for source in node.src:
-            if source.op is Ops.RANGE:
+            if source.op in (Ops.RANGE, Ops.IF):
                 continue
             outer = home[source]
             if node.op is Ops.END and outer is node.src[1]:
                 continue  # the loop's own body
+            if node.op is Ops.IF:
+                continue  # its condition is its ENDIF's, its body its own
             if outer is block and node.op is not Ops.RANGE:
                 needs[node][source] = None
             elif block is not None:
@@ -302,11 +323,11 @@ def _item_needs(order: list[UOp], scopes: _Scopes) -> dict[UOp, list[UOp]]:
 
 
 def _sequence(
-    root: UOp, block: UOp | None, scopes: _Scopes, needs: dict[UOp, list[UOp]]
+    roots: tuple[UOp, ...], block: UOp | None, scopes: _Scopes, needs: dict[UOp, list[UOp]]
 ) -> list[UOp]:
     """The items of a block in order, each right behind what it needs."""
     out: dict[UOp, None] = {}
-    stack = [root] if scopes.block(root) is block else []
+    stack = [root for root in reversed(roots) if scopes.block(root) is block]
     waiting: set[UOp] = set()
     while stack:
         node = stack[-1]
@@ -337,10 +358,11 @@ def _flat(items: list[UOp], blocks: dict[UOp, list[UOp]]) -> Iterator[UOp]:
             stack.pop()
             if ends:
                 yield ends.pop()
-        elif item.op is Ops.END:
-            yield item.src[1]
+        elif item.op in (Ops.END, Ops.ENDIF):
+            head = item.src[-1]
+            yield head
             ends.append(item)
-            stack.append(iter(blocks[item.src[1]]))
+            stack.append(iter(blocks[head]))
         else:
             yield item
 

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from morok import config
+from morok.codegen.branches import branch_around
 from morok.codegen.decompositions import decompose
 from morok.codegen.devectorizer import add_loads, devectorize, remove_reduce
 from morok.codegen.expander import add_local_buffers, expander, post_opt_symbolic
@@ -48,6 +49,11 @@ def _decompose(sink: UOp, renderer: Renderer) -> UOp:
     return done if done is sink else devectorize(done, renderer.capability)
 
 
+def _linearize(sink: UOp, renderer: Renderer) -> UOp:
+    """Stage 21, after branches around rare arms, whose IFs exist in graphs only in between."""
+    return linearize(branch_around(sink, renderer.capability))
+
+
 _EXPANDED = frozenset({Ops.UNROLL, Ops.CONTRACT})
 _LOCAL = _EXPANDED | {Ops.BUFFERIZE}
 _REDUCED = _LOCAL | {Ops.REDUCE}
@@ -65,7 +71,7 @@ PIPELINE = (
     Stage(18, "decompositions", _decompose, absent=_REDUCED),
     Stage(19, "final rewrite", lambda s, r: final_rewrite(s, r.capability), absent=_REDUCED),
     Stage(20, "control flow", lambda s, r: control_flow(s), absent=_REDUCED),
-    Stage(21, "linearize", lambda s, r: linearize(s), Level.LINEAR),
+    Stage(21, "linearize", _linearize, Level.LINEAR),
     Stage(22, "if/endif", lambda s, r: add_ifs(s, r.capability), Level.LINEAR),
 )
 """Stages 8 to 22. Stage 12 gives ranges to work-items: no target here has any."""

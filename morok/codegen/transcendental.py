@@ -278,9 +278,8 @@ def _payne_hanek(size: UOp) -> tuple[UOp, UOp, UOp]:
     first, shift = at >> 6, at & 63
     count = 3 if form is _SINGLE else 4
     picked = [_picked(words[k : k + last + 1], first) for k in range(count)]
-    window = [
-        (a << shift) | ((b >> 1) >> (63 - shift)) for a, b in zip(picked, picked[1:], strict=False)
-    ]
+    back = (shift ^ 63) & 63
+    window = [(a << shift) | ((b >> 1) >> back) for a, b in zip(picked, picked[1:], strict=False)]
     high = m * window[0] + _multiply_high(m, window[1])
     if form is _SINGLE:
         return _fraction_single(high, size.dtype)

@@ -153,6 +153,7 @@ class CRenderer(CExpressions):
         """Keeps a vector that is read once and used often in its register: gcc would rather read it
         again with every multiplication."""
         often = node.op is Ops.LOAD and ctx.uses.get(node, 0) > 1 and ctx.depth > 1
+        often = often and not is_register(node.src[0])
         if often and node.dtype.count > 1 and self.register_class is not None:
             ctx.emit(f'__asm__("" : "+{self.register_class}"({name}));')
 
@@ -217,7 +218,7 @@ class CRenderer(CExpressions):
         condition = node.src[0]
         if condition.dtype.count > 1:
             mask = self.named_mask(ctx, condition, ctx.held[condition])
-            test = self.call(ctx, helpers.any_lane(ctx.held[condition]), mask)
+            test = self.call(ctx, helpers.any_lane(ctx.held[condition], self.features), mask)
         else:
             test = self.expr(ctx, condition)
         ctx.emit(f"if ({test}) {{")

@@ -211,7 +211,7 @@ class CExpressions(CLike):
         return self._narrowed(ctx, expr, node)
 
     def _extreme(self, ctx: Context, node: UOp) -> Expr:
-        helper = helpers.extreme(node.op.name.lower(), ctx.held[node])
+        helper = helpers.extreme(node.op.name.lower(), ctx.held[node], self.features)
         return self.call(ctx, helper, *(self.value(ctx, s) for s in node.src))
 
     def _divide(self, ctx: Context, node: UOp) -> Expr:
@@ -231,7 +231,7 @@ class CExpressions(CLike):
 
     def _shift(self, ctx: Context, node: UOp) -> Expr:
         a, b = node.src
-        if b.vmin is None or b.vmin < 0 or b.vmax is None or b.vmax >= node.dtype.bits:
+        if not _below(b, node.dtype.bits):
             helper = helpers.shift(node.op.name.lower(), ctx.held[node])
             return self.call(ctx, helper, self.value(ctx, a), self.value(ctx, b))
         number, count = self._operands(ctx, node)
@@ -250,8 +250,15 @@ class CExpressions(CLike):
             x, y = (self.mask(ctx, s, dtype).at(Level.UNARY) for s in (a, b))
             m = self.named_mask(ctx, condition, dtype)
             return Expr(f"({m} & {x}) | (~{m} & {y})", Level.OTHER)
+        chosen = _lesser_or_greater(condition, a, b)
+        if chosen is not None:
+            stem, first, second = chosen
+            helper = helpers.compared(stem, dtype, self.features)
+            if helper is not None:
+                return self.call(ctx, helper, self.value(ctx, first), self.value(ctx, second))
         mask = self.mask(ctx, condition, dtype)
-        return self.call(ctx, helpers.select(dtype), mask, self.value(ctx, a), self.value(ctx, b))
+        helper = helpers.select(dtype, self.features)
+        return self.call(ctx, helper, mask, self.value(ctx, a), self.value(ctx, b))
 
     def conditional(self, ctx: Context, gate: UOp, a: Expr, b: UOp, dtype: DType) -> Expr:
         test = self.expr(ctx, gate).at(Level.UNARY)
@@ -408,6 +415,29 @@ def _joined(a: str, b: str, count: int) -> tuple[str, int]:
 
 def _bits_of_one(dtype: DType) -> int:
     return 0x3F800000 if dtype.bits == 32 else 0x3FF0000000000000
+
+
+def _lesser_or_greater(condition: UOp, a: UOp, b: UOp) -> tuple[str, UOp, UOp] | None:
+    """(stem, x, y) where WHERE(condition, a, b) is `x < y ? x : y` ("lesser") or `x > y ? x : y`
+    ("greater"); the operands' order matters for NaN and zeros of two signs."""
+    if condition.op not in (Ops.LT, Ops.GT) or condition.dtype.count == 1:
+        return None
+    less = condition.op is Ops.LT
+    if condition.src == (a, b):
+        return ("lesser" if less else "greater"), a, b
+    if condition.src == (b, a):  # b < a ? a : b is a > b ? a : b
+        return ("greater" if less else "lesser"), a, b
+    return None
+
+
+def _below(count: UOp, bits: int) -> bool:
+    """Whether every lane of a shift count is proved within 0 … bits - 1."""
+    if count.vmin is not None and count.vmin >= 0 and count.vmax is not None and count.vmax < bits:
+        return True
+    if count.op is not Ops.AND:
+        return False
+    masks = [splat_value(s) if s.dtype.count > 1 else s for s in count.src]
+    return any(m is not None and m.op is Ops.CONST and 0 <= m.arg < bits for m in masks)
 
 
 def _positive(node: UOp) -> bool:

@@ -58,15 +58,46 @@ def _function(
 # ---- choosing ------------------------------------------------------------------------------------
 
 
-def select(dtype: DType) -> Helper:
+def _select_text(dtype: DType, features: frozenset[str], mask: str, a: str, b: str) -> str:
+    """`mask ? a : b` lane by lane. Where the processor has an instruction that gcc does not make of
+    the masks, it is named."""
+    value, bits = vector_name(dtype), vector_name(mask_of(dtype))
+    width = _x86_vector(dtype)
+    needed = {"": "sse4_1", "256": "avx"}.get(width)
+    if needed in features and dtype.kind == "f" and "avx512f" not in features:
+        kind = "ps" if dtype.bits == 32 else "pd"
+        return f"__builtin_ia32_blendv{kind}{width}({b}, {a}, ({value}){mask})"
+    return f"({value})(({mask} & ({bits}){a}) | (~{mask} & ({bits}){b}))"
+
+
+def select(dtype: DType, features: frozenset[str]) -> Helper:
     """a where the mask is set, else b, on vectors."""
     mask, value = vector_name(mask_of(dtype)), vector_name(dtype)
-    body = f"return ({value})((m & ({mask})a) | (~m & ({mask})b));"
+    body = f"return {_select_text(dtype, features, 'm', 'a', 'b')};"
     params = f"{mask} m, {value} a, {value} b"
     return _function("select", (dtype,), dtype, params, body, mask_of(dtype))
 
 
-def extreme(stem: str, dtype: DType) -> Helper:
+def compared(stem: str, dtype: DType, features: frozenset[str]) -> Helper | None:
+    """a < b ? a : b ("lesser") or a > b ? a : b ("greater") of vectors of floats: exactly what
+    x86's min and max do. None where there is no such instruction."""
+    builtin = _x86_extreme(stem, dtype, features)
+    if builtin is None:
+        return None
+    value = vector_name(dtype)
+    return _function(stem, (dtype,), dtype, f"{value} a, {value} b", f"return {builtin};")
+
+
+def _x86_extreme(stem: str, dtype: DType, features: frozenset[str]) -> str | None:
+    width = _x86_vector(dtype)
+    if dtype.kind != "f" or {"": "sse2", "256": "avx", "512": "avx512f"}.get(width) not in features:
+        return None
+    kind = "ps" if dtype.bits == 32 else "pd"
+    name = f"__builtin_ia32_{'min' if stem == 'lesser' else 'max'}{kind}{width}"
+    return f"{name}_mask(a, b, a, -1, 4)" if width == "512" else f"{name}(a, b)"
+
+
+def extreme(stem: str, dtype: DType, features: frozenset[str]) -> Helper:
     """max or min; of floats NaN if one operand is NaN, the second operand if they are equal."""
     value, symbol = vector_name(dtype), ">" if stem == "max" else "<"
     params = f"{value} a, {value} b"
@@ -74,19 +105,33 @@ def extreme(stem: str, dtype: DType) -> Helper:
         nan = " || a != a" if dtype.kind == "f" else ""
         return _function(stem, (dtype,), dtype, params, f"return a {symbol} b{nan} ? a : b;")
     mask = vector_name(mask_of(dtype))
-    nan = " | (a != a)" if dtype.kind == "f" else ""
-    body = f"""{mask} m = ({mask})((a {symbol} b){nan});
-return ({value})((m & ({mask})a) | (~m & ({mask})b));"""
+    builtin = _x86_extreme("greater" if stem == "max" else "lesser", dtype, features)
+    if builtin is not None:  # gives b if one is NaN: only a needs a look
+        body = f"""{mask} nan = ({mask})(a != a);
+{value} r = {builtin};
+return {_select_text(dtype, features, "nan", "a", "r")};"""
+    else:
+        nan = " | (a != a)" if dtype.kind == "f" else ""
+        body = f"""{mask} m = ({mask})((a {symbol} b){nan});
+return {_select_text(dtype, features, "m", "a", "b")};"""
     return _function(stem, (dtype,), dtype, params, body, mask_of(dtype))
 
 
-def any_lane(mask: DType) -> Helper:
+def any_lane(mask: DType, features: frozenset[str]) -> Helper:
     """Whether a lane of a mask is set."""
-    name, count = vector_name(mask), mask.count
-    terms = " | ".join(f"m[{lane}]" for lane in range(count))
+    name = vector_name(mask)
+    width = _x86_vector(mask)
+    needed = {"": "sse2", "256": "avx"}.get(width)
+    uses: tuple[DType, ...] = (mask,)
+    if needed in features:
+        floats = dtypes.float32.vec(mask.itemsize // 4)
+        uses = (mask, floats)
+        test = f"__builtin_ia32_movmskps{width}(({vector_name(floats)})m)"
+    else:
+        test = " | ".join(f"m[{lane}]" for lane in range(mask.count))
     helper = helper_name("any", mask)
-    text = f"static inline _Bool {helper}({name} m) {{\n  return ({terms}) != 0;\n}}"
-    return Helper(helper, text, (mask,))
+    text = f"static inline _Bool {helper}({name} m) {{\n  return ({test}) != 0;\n}}"
+    return Helper(helper, text, uses)
 
 
 # ---- integers ------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from morok.float_format import FORMATS
 from morok.ir import AxisType, KernelInfo, Ops, UOp
 from morok.ir.interpret import interpret_kernel
 from morok.optimizer import parse_opts, prepare, replay
+from morok.renderers import CRenderer
 from tests.codegen.compiled import build, launch, renderer
 
 SIZE = 448  # a multiple of every vector width, at least the number of pairs below
@@ -131,12 +132,14 @@ def check(
     y_dtype: DType,
     named: list[tuple[str, Callable[[UOp, UOp], UOp]]],
     loose_zeros: frozenset[str] = frozenset(),
+    target: CRenderer | None = None,
 ) -> None:
     """Compiles all ops on scalars and vectors and compares with the reference."""
     x, y = pairs(x_dtype, y_dtype)
-    widest = min(renderer().capability.max_width(d) for d in (x_dtype, y_dtype))
+    target = target or renderer()
+    widest = min(target.capability.max_width(d) for d in (x_dtype, y_dtype))
     sinks = [kernel(x_dtype, y_dtype, [f for _, f in named], lanes) for lanes in {1, 4, widest}]
-    programs = [get_program(sink, renderer()) for sink in sinks]
+    programs = [get_program(sink, target) for sink in sinks]
     plain = sinks[0]
     out_dtypes = [s.src[0].dtype for s in plain.src]
     blank = [np.zeros(SIZE, storage(dtype)) for dtype in out_dtypes]
@@ -150,7 +153,7 @@ def check(
             expected = np.asarray(want).astype(value.dtype)
             fine = same(value, expected)
             if name == "RSQRT":  # two roundings
-                fine |= np.abs(value - expected) <= np.spacing(np.abs(expected))
+                fine |= np.isclose(value, expected, rtol=np.finfo(value.dtype).eps, atol=0)
             if name in loose_zeros:
                 fine |= (value == 0) & (expected == 0)
             where = np.flatnonzero(~fine)[:5]
@@ -177,3 +180,13 @@ def test_ops_on_small_floats_round_once(dtype: DType) -> None:
 def test_casts(dtype: DType) -> None:
     named = [(f"to {d}", lambda x, y, d=d: x.cast(d)) for d in dtypes.all if d is not dtype]
     check(dtype, dtype, named)
+
+
+@pytest.mark.parametrize("features", [(), ("sse2",), ("sse2", "avx")], ids=str)
+def test_older_processors(features: tuple[str, ...]) -> None:
+    """What newer processors have instructions for is spelled out for older ones."""
+    target = CRenderer(features)
+    check(dtypes.float32, dtypes.float32, ops_of(dtypes.float32), LOOSE, target)
+    halves = [(f"to {d}", lambda x, y, d=d: x.cast(d)) for d in (dtypes.float16, dtypes.float64)]
+    check(dtypes.float32, dtypes.float32, halves, LOOSE, target)
+    check(dtypes.float16, dtypes.float16, [("ADD", lambda x, y: x + y)], LOOSE, target)

@@ -1,0 +1,150 @@
+"""Stage 20, second half: long computations that a condition may make pointless stand behind a branch.
+
+A WHERE computes both its arms. Where one arm alone needs dozens of ops (the reduction of huge
+arguments of sin and cos) and its condition holds for no lane, they are skipped:
+
+    WHERE(c, rare, usual)  ->  reg = usual
+                               IF(some lane of c): reg = WHERE(c, rare, usual); ENDIF
+                               reg
+
+Only arithmetic moves into the branch: it cannot fail, so that the values are the same either way.
+"""
+
+from __future__ import annotations
+
+from morok._core import toposort
+from morok.dtype import AddrSpace, dtypes
+from morok.ir import Capability, GroupOp, Ops, UOp
+
+__all__ = ["PURE", "branch_around", "inside_branches"]
+
+LEAST_OPS = 32
+"""Fewer ops than this cost less than the branch."""
+
+PURE = frozenset(
+    {*GroupOp.ALU, Ops.CAST, Ops.BITCAST, Ops.VECTORIZE, Ops.GEP, Ops.CAT, Ops.INDEX, Ops.AFTER}
+)
+"""Ops that may stand behind a branch: they touch no memory."""
+
+
+def branch_around(sink: UOp, capability: Capability) -> UOp:
+    """Goal: the work of a rare arm is done only if some lane needs it.
+
+    Before: WHEREs choose between values that are computed always. After: an arm of at least
+    LEAST_OPS ops used for nothing else is computed within IF … ENDIF, and the choice is made there;
+    WHEREs of one condition share it.
+    """
+    if Ops.IF not in capability.ops or not sink.has(Ops.WHERE):
+        return sink
+    order = toposort(sink)
+    arms = _exclusive(order)
+    size: dict[UOp, int] = {}
+    for condition in arms.values():
+        size[condition] = size.get(condition, 0) + 1
+    chosen = {condition for condition, count in size.items() if count >= LEAST_OPS}
+    if not chosen:
+        return sink
+    taken = [
+        node
+        for node in order
+        if node.op is Ops.WHERE and node.src[0] in chosen and node.src[1] in arms
+    ]
+    return _rebuilt(order, {node for node in taken if arms[node.src[1]] is node.src[0]})
+
+
+def _exclusive(order: list[UOp]) -> dict[UOp, UOp]:
+    """Nodes that only the first arms of WHEREs of one condition need: node -> the condition."""
+    users: dict[UOp, list[UOp]] = {node: [] for node in order}
+    for node in order:
+        for source in node.src:
+            users[source].append(node)
+    owner: dict[UOp, UOp] = {}
+    for node in reversed(order):
+        if node.op not in PURE or not users[node]:
+            continue
+        conditions = {_condition(node, user, owner) for user in users[node]}
+        if len(conditions) == 1 and (condition := conditions.pop()) is not None:
+            owner[node] = condition
+    return owner
+
+
+def _condition(node: UOp, user: UOp, owner: dict[UOp, UOp]) -> UOp | None:
+    """The condition under which `user` needs `node`; None if it may always."""
+    if user.op is Ops.WHERE and user.src[1] is node and node not in (user.src[0], user.src[2]):
+        condition = user.src[0]
+        # In the same loops: what an outer loop computes is best left there.
+        if node.open_ranges == user.open_ranges == condition.open_ranges:
+            return owner.get(user, condition)
+    inherited = owner.get(user)
+    return inherited if inherited is not None and node.open_ranges == user.open_ranges else None
+
+
+def _rebuilt(order: list[UOp], taken: set[UOp]) -> UOp:
+    """The graph with the WHEREs `taken` made within IFs, one for each condition."""
+    number = 1 + max((n.arg[1] for n in order if n.op is Ops.DEFINE_REG), default=-1)
+    groups: dict[UOp, list[UOp]] = {}
+    for node in order:
+        if node in taken:
+            groups.setdefault(node.src[0], []).append(node)
+    new: dict[UOp, UOp] = {}
+    stack = [order[-1]]
+    while stack:
+        node = stack[-1]
+        if node in new:
+            stack.pop()
+            continue
+        group = groups[node.src[0]] if node in taken else [node]
+        missing = [s for member in group for s in member.src if s not in new]
+        if missing:
+            stack += reversed(missing)
+            continue
+        stack.pop()
+        if node in taken:
+            values = [tuple([new[s] for s in member.src]) for member in group]
+            for member, value in zip(group, _branch(values, number), strict=True):
+                new[member] = value
+            number += len(group)
+        else:
+            src = tuple([new[source] for source in node.src])
+            same = all(a is b for a, b in zip(src, node.src, strict=True))
+            new[node] = node if same else UOp(node.op, node.dtype, src, node.arg)
+    return new[order[-1]]
+
+
+def _branch(choices: list[tuple[UOp, ...]], number: int) -> list[UOp]:
+    """WHERE(c, rare, usual) of several (c, rare, usual) with one c, by way of registers."""
+    condition = choices[0][0]
+    registers, stores = [], []
+    for offset, (_, rare, usual) in enumerate(choices):
+        dtype = usual.dtype
+        reg = UOp(Ops.DEFINE_REG, dtype.ptr(AddrSpace.REG), (), (1, number + offset))
+        ranges = UOp(Ops.WHERE, dtype, (condition, rare, usual)).open_ranges
+        init = _slot(reg.after(*ranges)).store(usual)
+        value = rare if condition.dtype.count == 1 else condition.where(rare, usual)
+        stores.append(_slot(reg.after(init)).store(value))
+        registers.append(reg)
+    end = UOp.if_(condition, *stores).endif()
+    return [_slot(reg.after(end)).load() for reg in registers]
+
+
+def _slot(reg: UOp) -> UOp:
+    return UOp(Ops.INDEX, reg.dtype.base, (reg, UOp.const(dtypes.int32, 0)), False)
+
+
+def inside_branches(order: list[UOp]) -> dict[UOp, UOp]:
+    """What stands within the IFs of a graph: node -> its IF. Bodies, and what only they need."""
+    home: dict[UOp, UOp] = {}
+    users: dict[UOp, list[UOp]] = {}
+    for node in order:
+        for source in node.src:
+            users.setdefault(source, []).append(node)
+    for node in reversed(order):
+        if node.op is Ops.IF:
+            for statement in node.src[1:]:
+                home[statement] = node
+        elif node not in home and node.op in PURE:
+            homes = {home.get(user) for user in users.get(node, ())}
+            if len(homes) == 1 and (branch := homes.pop()) is not None:
+                if node.open_ranges == branch.open_ranges:
+                    home[node] = branch
+    return home
