@@ -461,6 +461,21 @@ cdef uint32_t _factors(CNode *n, CNode **out, uint32_t k) noexcept:
     return k + 1
 
 
+cdef uint32_t _without_constants(CNode **factors, uint32_t n, int64_t *c) noexcept:
+    """Takes the constants out of a list of factors; c is their product, 0 on overflow."""
+    cdef uint32_t i, k = 0
+    cdef int64_t v
+    c[0] = 1
+    for i in range(n):
+        if not const_value(factors[i], &v):
+            factors[k] = factors[i]
+            k += 1
+        elif mk_mul(c[0], v, c):
+            c[0] = 0
+            return 0
+    return k
+
+
 cdef int _over(CNode *atom, CNode **divisors, uint32_t n, CNode **rest) except -1:
     """atom = rest * product of divisors; `rest` is a new reference, NULL for 1. 0: not a multiple."""
     cdef CNode *factors[MAX_FACTORS]
@@ -535,6 +550,7 @@ cdef int _divide_by_node(CNode *root, bint mod, CNode **out) except -1:
     cdef Form q
     cdef Form r
     cdef uint32_t i, k
+    cdef int64_t c
     cdef int done, found = 0
     cdef list held = []
     if DTYPES[root.dtype].kind != c'x' or not d.flags & NODE_BOUNDED or d.vmin <= 0:
@@ -543,20 +559,23 @@ cdef int _divide_by_node(CNode *root, bint mod, CNode **out) except -1:
     k = _factors(d, divisors, 0)
     if k > MAX_FACTORS or not form_add(&n, root.src[0], 1):
         return 0
+    k = _without_constants(divisors, k, &c)
+    if k == 0 or c <= 0:
+        return 0
     form_clear(&q)
     form_clear(&r)
     r.offset = n.offset
     for i in range(n.n):
-        if not _over(n.terms[i].atom, divisors, k, &rest):
+        if n.terms[i].coeff % c or not _over(n.terms[i].atom, divisors, k, &rest):
             if not form_add_term(&r, n.terms[i].atom, n.terms[i].coeff):
                 return 0
             continue
         found = 1
         if rest == NULL:
-            done = form_add_offset(&q, n.terms[i].coeff)
+            done = form_add_offset(&q, n.terms[i].coeff / c)
         else:
             held.append(take(rest))
-            done = form_add_term(&q, rest, n.terms[i].coeff)
+            done = form_add_term(&q, rest, n.terms[i].coeff / c)
         if not done:
             return 0
     if _below(&r, d):
