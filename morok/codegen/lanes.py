@@ -212,7 +212,7 @@ def _build(node: UOp, lane: UOp, plan: _Plan, new: dict[UOp, UOp]) -> UOp:
 
 def _run(node: UOp, lane: UOp, gate: UOp | None) -> UOp:
     """The read of lane 0 and its neighbours; of one element when the lane does not move it."""
-    stride, first = affine_split(node.src[1], lane)
+    stride, first = affine_split(node.src[1], lane) or (0, node.src[1])
     dtype = node.dtype.vec(range_end(lane)) if stride else node.dtype
     src = (node.src[0], first) if gate is None else (node.src[0], first, gate)
     return UOp(Ops.INDEX, dtype, src, gate is not None)

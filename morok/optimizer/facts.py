@@ -69,8 +69,16 @@ class Facts:
         return list(found)
 
     def _even(self, rng: UOp) -> bool:
-        strides = [self.stride(read, rng) for read in self.reads if rng in read.open_ranges]
-        return 2 * sum(stride in (0, 1) for stride in strides) >= len(strides)
+        reads = [read for read in self.reads if rng in read.open_ranges]
+        good = [read for read in reads if self.stride(read, rng) in (0, 1) or self._near(read, rng)]
+        return 2 * len(good) >= len(reads)
+
+    def _near(self, read: UOp, lane: UOp) -> bool:
+        """A loop inside that of the lane walks neighbours: the strided read finds them cached."""
+        return any(
+            rng.arg[1] is AxisType.LOOP and rng.arg[0] > lane.arg[0] and self.stride(read, rng) == 1
+            for rng in read.open_ranges
+        )
 
     def lanes(self, rng: UOp, wide: bool) -> int:
         """Preferred lanes along `rng`: a vector of the largest type, native for all types."""

@@ -9,7 +9,8 @@ Tiles     A reduction inside a lane is a tile if an output axis exists that the 
 Sums      A reduction outside any lane has its lane along its own axis when the reads are neighbours
           there; always several accumulators, for speed and for the error bound of long sums.
 
-Staging   comes first (`staging.py`): the operand of a tile that every row reads.
+Order     comes first: the operand of a tile that every row reads is staged (`staging.py`), a
+          transposed copy is blocked (`blocking.py`).
 
 All other choices are made on one state of the kernel and written down as (action, axis, amount);
 actions on higher axis numbers come first, so that numbers still mean what they meant.
@@ -21,6 +22,7 @@ from collections.abc import Sequence
 
 from morok.errors import OptError
 from morok.ir import Capability, UOp
+from morok.optimizer.blocking import block_transposed
 from morok.optimizer.facts import Facts
 from morok.optimizer.opts import Opt, OptOps, replay
 from morok.optimizer.ranges import lane_stride, range_end, reads_of
@@ -38,9 +40,10 @@ _LONG = 16  # shorter axes get no remainder loop
 def tune(sink: UOp, capability: Capability) -> UOp:
     """`sink` with the chosen actions applied; one that turns out illegal is left out."""
     facts = Facts(sink, capability)
-    staged = stage_operand(facts)
-    if staged is not sink:
-        sink, facts = staged, Facts(staged, capability)
+    for reorder in (stage_operand, block_transposed):
+        changed = reorder(facts)
+        if changed is not sink:
+            sink, facts = changed, Facts(changed, capability)
     for group in choose_opts(facts):
         try:
             sink = replay(sink, group)

@@ -38,7 +38,10 @@ def make_range(end: int, number: int, axis_type: AxisType) -> UOp:
 
 def range_end(rng: UOp) -> int:
     """Iterations of a RANGE: its end, or the largest value a symbolic end can take."""
-    return int(rng.vmax) + 1
+    last = rng.vmax
+    if last is None:
+        raise InvalidGraphError("a loop needs an end with known bounds", node=rng)
+    return last + 1
 
 
 def is_open(node: UOp, ranges: Iterable[UOp]) -> bool:

@@ -70,6 +70,27 @@ def test_strided_reads_make_no_lane() -> None:
     assert chosen(kernel) == ""
 
 
+def transposed(m: int, n: int) -> Kernel:
+    k = Builder()
+    i, j = k.loop(m), k.loop(n)
+    out, x = k.param(m * n), k.param(m * n)
+    return k.kernel(out.at(i * n + j).store(x.at(j * m + i), i, j))
+
+
+def test_large_transposed_copies_are_blocked() -> None:
+    """Eight of the axis that the read walks stand inside the lane's loop"""
+    assert chosen(transposed(96, 128)) == "SPLIT(0, 8); SWAP(1, 2); UPCAST(1, 8)"
+    assert chosen(transposed(100, 128)) == "SPLIT(0, 10); SWAP(1, 2); UPCAST(1, 8)"
+
+
+def test_small_transposed_copies_are_not() -> None:
+    assert chosen(transposed(16, 16)) == ""
+
+
+def test_transposed_copies_without_a_block_are_not() -> None:
+    assert chosen(transposed(101, 128)) == ""
+
+
 def test_tile_of_a_matrix_product() -> None:
     """8 accumulators on 16 registers, 16 on 32"""
     assert chosen(kernels.matmul(8, 32, 12), lanes=8) == "UPCAST(1, 16); UPCAST(0, 4)"

@@ -1,0 +1,68 @@
+"""Loop order of transposed copies.
+
+`out[i, j] = x[j, i]` writes neighbours along j and reads neighbours along i. With i's inner part
+inside of j,
+
+    for i/8: for j: for 8 of i: out[i, j] = x[j, i]
+
+each cache line that is read serves 8 iterations instead of one, and the 8 rows written stay near.
+"""
+
+from __future__ import annotations
+
+from morok.errors import OptError
+from morok.ir import AxisType, UOp
+from morok.optimizer.facts import Facts
+from morok.optimizer.opts import Opt, OptOps, replay
+from morok.optimizer.ranges import lane_stride, range_end, reads_of
+
+__all__ = ["block_transposed", "choose_blocking"]
+
+_BLOCKS = (8, 10, 12, 16, 6, 4)  # iterations inside, best first; half a cache line of floats
+
+
+def block_transposed(facts: Facts) -> UOp:
+    """The kernel with one transposed read blocked, if it has one."""
+    for store in facts.sink.src:
+        opts = choose_blocking(facts, store)
+        if opts:
+            try:
+                return replay(facts.sink, opts)
+            except OptError:
+                continue
+    return facts.sink
+
+
+def choose_blocking(facts: Facts, store: UOp) -> tuple[Opt, ...]:
+    """The actions that bring part of an axis inside the lane of a STORE; () if none needs it."""
+    axes = sorted(store.ended_ranges, key=lambda rng: rng.arg[0])
+    if not axes or not all(facts.usable(rng) and rng.arg[1] is AxisType.LOOP for rng in axes):
+        return ()
+    *outer, lane = axes
+    if lane_stride(store.src[0], lane) != 1:
+        return ()
+    for read in reads_of([store]):
+        if not all(rng in axes for rng in read.open_ranges) or lane not in read.open_ranges:
+            continue
+        if facts.stride(read, lane) in (None, 0, 1):
+            continue
+        for position, rng in enumerate(outer):
+            if rng in read.open_ranges and facts.stride(read, rng) == 1:
+                return _inside(axes, position, facts.capability.l1_bytes // read.dtype.itemsize)
+    return ()
+
+
+def _inside(axes: list[UOp], position: int, cached: int) -> tuple[Opt, ...]:
+    """SPLIT of the axis at `position`, and SWAPs that move its inner part to the end; () for what
+    the first cache holds."""
+    end, number = range_end(axes[position]), axes[position].arg[0].number
+    block = next((block for block in _BLOCKS if end % block == 0 and end > block), 0)
+    if not block or end * range_end(axes[-1]) <= cached:
+        return ()
+    inner = number + 1
+    opts = [Opt(OptOps.SPLIT, number, block)]
+    for other in axes[position + 1 :]:
+        following = other.arg[0].number + 1
+        opts.append(Opt(OptOps.SWAP, inner, following))
+        inner = following
+    return tuple(opts)
