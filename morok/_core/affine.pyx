@@ -242,18 +242,16 @@ cdef int form_add(Form *f, CNode *n, int64_t scale) noexcept:
             if const_value(x.src[1], &v) and _sound(x):
                 if mk_mul(c, v, &v):
                     return 0
-                if v:
-                    pending[depth].atom = x.src[0]
-                    pending[depth].coeff = v
-                    depth += 1
+                pending[depth].atom = x.src[0]  # by 0, too: it may be Invalid
+                pending[depth].coeff = v
+                depth += 1
                 continue
             if const_value(x.src[0], &v) and _sound(x):
                 if mk_mul(c, v, &v):
                     return 0
-                if v:
-                    pending[depth].atom = x.src[1]
-                    pending[depth].coeff = v
-                    depth += 1
+                pending[depth].atom = x.src[1]
+                pending[depth].coeff = v
+                depth += 1
                 continue
         if (x.op == OP_SHL and x.nsrc == 2 and const_value(x.src[1], &v) and 0 <= v <= 62
                 and _sound(x)):
