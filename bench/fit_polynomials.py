@@ -1,12 +1,13 @@
-"""Regenerate `morok/codegen/polynomials.py`: near-minimax polynomials of the transcendental functions.
+"""Regenerate `morok/codegen/polynomials.py`: the polynomials of the transcendental functions.
 
     python bench/fit_polynomials.py            # prints every fit's error and rewrites the table
     python bench/fit_polynomials.py --check    # fails if the table in the tree differs
 
-Method: weighted least squares on Chebyshev points, the weights driven to the minimax solution by Lawson's iteration
-(C. L. Lawson, 1961; J. R. Rice, K. H. Usow, "The Lawson algorithm and extensions", Math. Comp. 22, 1968), in 60-digit
-arithmetic. Coefficients are then rounded to the target format one by one, lowest power first, and those that remain are
-fitted again, so that the others make up for the rounding of a leading coefficient (after N. Brisebarre, J.-M. Muller,
+Method: weighted least squares on Chebyshev points, the weights driven to the minimax solution by
+Lawson's iteration (C. L. Lawson, 1961; J. R. Rice, K. H. Usow, "The Lawson algorithm and
+extensions", Math. Comp. 22, 1968), in 60-digit arithmetic. Coefficients are then rounded to the
+target format one by one, lowest power first, and those that remain are fitted again, so that the
+others make up for the rounding of a leading coefficient (after N. Brisebarre, J.-M. Muller,
 A. Tisserand, "Computing machine-efficient polynomial approximations", ACM TOMS 32, 2006).
 """
 
@@ -78,16 +79,21 @@ def lawson(
 
 
 def fit(job: Fit) -> tuple[list[float], mp.mpf]:
-    """Coefficients of `job`, lowest power first, and the weighted error of the rounded polynomial."""
+    """Coefficients, lowest power first, and the weighted error of the rounded polynomial."""
     points = chebyshev_points(job.low, job.high, 8 * job.terms + 1)
     values, scale = [job.target(t) for t in points], [job.weight(t) for t in points]
     fixed: list[float] = []
     for k in range(job.terms):
-        rest = [v - mp.polyval(fixed[::-1], t) if fixed else v for t, v in zip(points, values, strict=True)]
+        rest = [
+            v - mp.polyval(fixed[::-1], t) if fixed else v
+            for t, v in zip(points, values, strict=True)
+        ]
         c = lawson(points, rest, scale, range(k, job.terms), 24 if k < 2 else 6)
         fixed.append(round_to(c[0], job.bits))
     check = chebyshev_points(job.low, job.high, 400)
-    return fixed, max(abs(job.weight(t) * (mp.polyval(fixed[::-1], t) - job.target(t))) for t in check)
+    return fixed, max(
+        abs(job.weight(t) * (mp.polyval(fixed[::-1], t) - job.target(t))) for t in check
+    )
 
 
 def removable(function: Function, limit: object) -> Function:
@@ -96,7 +102,7 @@ def removable(function: Function, limit: object) -> Function:
 
 
 def jobs() -> list[Fit]:
-    """Every polynomial of the table. `s` is a square: of the argument, or of z = f/(2+f) in log(1+f)."""
+    """Every polynomial of the table. `s` is a square: of the argument, or of z = f/(2+f)."""
     root, half = mp.sqrt(mp.mpf(2)), mp.mpf(1) / 2
     wider = mp.mpf("1.0002")  # argument reduction rounds: its result may lie a little outside
     ln2_half, eighth = mp.log(2) / 2 * wider, (mp.pi / 4) ** 2 * wider
@@ -114,8 +120,9 @@ def jobs() -> list[Fit]:
     erf = removable(lambda s: mp.erf(mp.sqrt(s)) / mp.sqrt(s) - 1, 2 / mp.sqrt(mp.pi) - 1)
 
     def erfc_of_t(t: mp.mpf) -> mp.mpf:
-        """exp(x*x)*erfc(x) as a function of t = (x-2)/(x+2): smooth (after M. M. Shepherd and J. G. Laframboise,
-        "Chebyshev approximation of (1+2x)exp(x^2)erfc x in 0 <= x < inf", Math. Comp. 36, 1981)."""
+        """exp(x*x)*erfc(x) as a function of t = (x-2)/(x+2), which is smooth (after M. M. Shepherd,
+        J. G. Laframboise, "Chebyshev approximation of (1+2x)exp(x^2)erfc x in 0 <= x < inf", Math.
+        Comp. 36, 1981)."""
         x = 2 * (1 + t) / (1 - t)
         return mp.exp(x * x) * mp.erfc(x)
 
@@ -144,7 +151,10 @@ def jobs() -> list[Fit]:
     exp2_doc, exp_doc = "2**f = 1 + f*P(f)", "e**r = 1 + r + r*r*P(r)"
     sin_doc, cos_doc = "sin(r) = r + r*s*P(s)", "cos(r) = 1 - s/2 + s*s*P(s)"
     log_doc, z_doc = "log(1+f) = f - f*f/2 + f**3*P(f)", "z = f/(2+f), s = z*z"
-    erf_doc, erfc_doc = "erf(x) = x + x*P(s), |x| <= 1", "1 - erf(x) = exp(-x*x)*P((x-2)/(x+2)), 1 <= x <= 6"
+    erf_doc, erfc_doc = (
+        "erf(x) = x + x*P(s), |x| <= 1",
+        "1 - erf(x) = exp(-x*x)*P((x-2)/(x+2)), 1 <= x <= 6",
+    )
     return [
         Fit("EXP2_32", exp2_doc, exp2, exp2_weight, -half, half, 6, 24),
         Fit("EXP2_64", exp2_doc, exp2, exp2_weight, -half, half, 11, 53),
@@ -159,17 +169,45 @@ def jobs() -> list[Fit]:
         Fit("TAN_32", "tan(r) = r + r*s*P(s)", tan, itself, nil, eighth, 7, 24),
         Fit("ERF_32", erf_doc, erf, one, nil, mp.mpf(1), 7, 24),
         Fit("ERF_64", erf_doc, erf, one, nil, mp.mpf(1), 13, 53),
-        Fit("ERFC_32", "1 - erf(x) = P(x - 2.5), 1 <= x <= 4", lambda t: mp.erfc(t + 5 * half), one, -3 * half, 3 * half, 15, 24),
+        Fit(
+            "ERFC_32",
+            "1 - erf(x) = P(x - 2.5), 1 <= x <= 4",
+            lambda t: mp.erfc(t + 5 * half),
+            one,
+            -3 * half,
+            3 * half,
+            15,
+            24,
+        ),
         Fit("ERFC_64", erfc_doc, erfc_of_t, erfc_weight, -mp.mpf(1) / 3, half, 17, 53),
-        Fit("POW_LOG2_32", f"log2(1+f) = z*P(s), {z_doc}", lambda s: atanh(s) / mp.log(2), one, nil, z_max, 6, 53),
+        Fit(
+            "POW_LOG2_32",
+            f"log2(1+f) = z*P(s), {z_doc}",
+            lambda s: atanh(s) / mp.log(2),
+            one,
+            nil,
+            z_max,
+            6,
+            53,
+        ),
         Fit("POW_EXP2_32", exp2_doc, exp2, exp2_weight, -half, half, 7, 53),
-        Fit("POW_LOG_64", f"log(1+f) = 2*z + 2/3*z*s + z*s*s*P(s), {z_doc}", atanh2, square, nil, z_max, 7, 53),
+        Fit(
+            "POW_LOG_64",
+            f"log(1+f) = 2*z + 2/3*z*s + z*s*s*P(s), {z_doc}",
+            atanh2,
+            square,
+            nil,
+            z_max,
+            7,
+            53,
+        ),
     ]
 
 
 def constants() -> list[tuple[str, str, tuple[object, ...]]]:
-    """Constants of argument reduction as sums of numbers with trailing zeros, so that products with small integers are
-    exact (W. J. Cody, W. Waite, "Software Manual for the Elementary Functions", 1980)."""
+    """Constants of argument reduction as sums of numbers with trailing zeros, so that products with
+    small integers are exact (W. J. Cody, W. Waite, "Software Manual for the Elementary Functions",
+    1980)."""
 
     def parts(value: mp.mpf, widths: list[int], bits: int) -> tuple[float, ...]:
         out = []
@@ -183,12 +221,28 @@ def constants() -> list[tuple[str, str, tuple[object, ...]]]:
         digits = mp.floor(2 / mp.pi * mp.mpf(2) ** (64 * 20))
         words = tuple(int(digits) >> (64 * (19 - k)) & (2**64 - 1) for k in range(20))
     return [
-        ("LN2_32", "log(2); times an integer below 2**9 the first part is exact", parts(mp.log(2), [15], 24)),
-        ("LN2_64", "log(2); times an integer below 2**12 the first part is exact", parts(mp.log(2), [41], 53)),
+        (
+            "LN2_32",
+            "log(2); times an integer below 2**9 the first part is exact",
+            parts(mp.log(2), [15], 24),
+        ),
+        (
+            "LN2_64",
+            "log(2); times an integer below 2**12 the first part is exact",
+            parts(mp.log(2), [41], 53),
+        ),
         ("LOG2E_32", "1/log(2), the first part with 12 bits", parts(1 / mp.log(2), [12], 24)),
         ("LOG2E_64", "1/log(2), the first part with 26 bits", parts(1 / mp.log(2), [26], 53)),
-        ("HALF_PI_32", "pi/2; times an integer below 2**13 all but the last are exact", parts(mp.pi / 2, [11] * 4, 24)),
-        ("HALF_PI_64", "pi/2; times an integer below 2**20 all but the last are exact", parts(mp.pi / 2, [33] * 3, 53)),
+        (
+            "HALF_PI_32",
+            "pi/2; times an integer below 2**13 all but the last are exact",
+            parts(mp.pi / 2, [11] * 4, 24),
+        ),
+        (
+            "HALF_PI_64",
+            "pi/2; times an integer below 2**20 all but the last are exact",
+            parts(mp.pi / 2, [33] * 3, 53),
+        ),
         ("HALF_PI_DD", "pi/2 as an unevaluated sum", parts(mp.pi / 2, [26], 53)),
         ("TWO_THIRDS_DD", "2/3 as an unevaluated sum", parts(mp.mpf(2) / 3, [26], 53)),
         ("TWO_OVER_PI", "the first 1280 bits of 2/pi in words of 64, highest first", words),
@@ -197,8 +251,9 @@ def constants() -> list[tuple[str, str, tuple[object, ...]]]:
 
 HEADER = '''"""Coefficients, lowest power first, and constants of the transcendental functions.
 
-Written by bench/fit_polynomials.py, which says how; `s` is the square of the argument. Every number is printed so that it
-reads back exactly. The error behind a formula is the largest weighted error of the rounded polynomial in exact arithmetic.
+Written by bench/fit_polynomials.py, which says how; `s` is the square of the argument. Every number
+is printed so that it reads back exactly. The number behind a formula is the largest error of the
+rounded polynomial in exact arithmetic, relative to the function.
 """
 
 from __future__ import annotations
@@ -212,18 +267,27 @@ def table() -> str:
     lines = [HEADER]
     for job in jobs():
         coefficients, error = fit(job)
-        print(f"{job.name:12} {mp.nstr(error, 3):>10}  2**{mp.nstr(mp.log(error, 2), 4)}", flush=True)
+        print(
+            f"{job.name:12} {mp.nstr(error, 3):>10}  2**{mp.nstr(mp.log(error, 2), 4)}", flush=True
+        )
         lines += [f"# {job.doc}; {mp.nstr(error, 3)}", f"{job.name}: Final = ("]
         lines += [f"    {c!r}," for c in coefficients] + [")", ""]
     for name, doc, values in constants():
         lines += [f"# {doc}", f"{name}: Final = ("]
-        lines += [f"    {f'0x{v:016X}' if isinstance(v, int) else repr(v)}," for v in values] + [")", ""]
+        lines += [f"    {f'0x{v:016X}' if isinstance(v, int) else repr(v)}," for v in values] + [
+            ")",
+            "",
+        ]
     return "\n".join(lines)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare with the table in the tree instead of writing it")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="compare with the table in the tree instead of writing it",
+    )
     check = parser.parse_args().check
     text = table()
     if check:

@@ -71,7 +71,7 @@ def _exclusive(order: list[UOp]) -> dict[UOp, UOp]:
 def _condition(node: UOp, user: UOp, owner: dict[UOp, UOp]) -> UOp | None:
     """The condition under which `user` needs `node`; None if it may always."""
     if user.op is Ops.WHERE and user.src[1] is node and node not in (user.src[0], user.src[2]):
-        condition = user.src[0]
+        condition: UOp = user.src[0]
         # In the same loops: what an outer loop computes is best left there.
         if node.open_ranges == user.open_ranges == condition.open_ranges:
             return owner.get(user, condition)

@@ -93,7 +93,7 @@ def simple(f: UOp, ctx: Capability) -> UOp | None:
     """1/x, 1/sqrt(x), x*x, |x|, sign of x"""
     if f.op in ctx.ops:
         return None
-    x = f.src[0]
+    x: UOp = f.src[0]
     match f.op:
         case Ops.RECIPROCAL:
             return 1.0 / x
@@ -149,7 +149,7 @@ def rounding(f: UOp, ctx: Capability) -> UOp | None:
     """Rounding to integers by adding 2**mantissa, past which floats have no fraction"""
     if f.op in ctx.ops:
         return None
-    x = f.src[0]
+    x: UOp = f.src[0]
     if x.dtype.kind != "f":
         return x
     size = _absolute(x)
@@ -180,7 +180,8 @@ def floor_division(f: UOp, ctx: Capability) -> UOp | None:
     """x // y by truncating division, one less where the remainder is not 0 and signs differ"""
     if f.op in ctx.ops:
         return None
-    x, y = f.src
+    x: UOp = f.src[0]
+    y: UOp = f.src[1]
     divide = f.op is Ops.FLOORDIV
     if f.dtype.kind == "f":
         return _float_floor(x, y, divide)

@@ -386,7 +386,8 @@ def add_ifs(linear: UOp, capability: Capability) -> UOp:
     out: list[UOp] = []
     new: dict[UOp, UOp] = {}
     gate: UOp | None = None
-    start, body = 0, []
+    start = 0
+    body: list[UOp] = []
 
     def finish() -> None:
         nonlocal gate

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from morok import config
+from morok._core import toposort
 from morok.codegen.branches import branch_around
 from morok.codegen.decompositions import decompose
 from morok.codegen.devectorizer import add_loads, devectorize, remove_reduce
@@ -45,8 +46,13 @@ def _pre_matcher(sink: UOp, renderer: Renderer) -> UOp:
 
 def _decompose(sink: UOp, renderer: Renderer) -> UOp:
     """Stage 18, and again the widths of the target: some functions compute in wider dtypes."""
-    done = decompose(sink, renderer.capability)
-    return done if done is sink else devectorize(done, renderer.capability)
+    capability = renderer.capability
+    done = decompose(sink, capability)
+    if done is sink:
+        return sink
+    vectors = {node.dtype for node in toposort(done) if node.dtype.count > 1}
+    fits = all(v.count in capability.widths(v.scalar) for v in vectors if v.kind != "b")
+    return done if fits else devectorize(done, capability)
 
 
 def _linearize(sink: UOp, renderer: Renderer) -> UOp:

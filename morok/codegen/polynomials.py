@@ -1,7 +1,8 @@
 """Coefficients, lowest power first, and constants of the transcendental functions.
 
-Written by bench/fit_polynomials.py, which says how; `s` is the square of the argument. Every number is printed so that it
-reads back exactly. The error behind a formula is the largest weighted error of the rounded polynomial in exact arithmetic.
+Written by bench/fit_polynomials.py, which says how; `s` is the square of the argument. Every number
+is printed so that it reads back exactly. The number behind a formula is the largest error of the
+rounded polynomial in exact arithmetic, relative to the function.
 """
 
 from __future__ import annotations

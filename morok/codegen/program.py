@@ -72,7 +72,8 @@ def _field(program: UOp, position: int) -> UOp:
             stage="program",
             rule="stages in order",
         )
-    return program.src[position]
+    field: UOp = program.src[position]
+    return field
 
 
 def _filled(program: UOp, position: int, value: UOp) -> UOp:
@@ -121,5 +122,6 @@ def launch_extent(program: UOp) -> UOp | None:
     expression of variables. None for a kernel without one: it runs as a whole, once."""
     for op in _field(program, 2).src:
         if op.op is Ops.RANGE and op.arg[1] is AxisType.THREAD:
-            return op.src[0]
+            extent: UOp = op.src[0]
+            return extent
     return None

@@ -63,16 +63,15 @@ def base_buffer(pointer: UOp) -> UOp:
 
 def splat_value(node: UOp) -> UOp | None:
     """The scalar that is in every lane of a vector, if it is written so; None otherwise."""
-    if node.op is Ops.VECTORIZE and all(s is node.src[0] for s in node.src):
-        return node.src[0]
-    if node.op is Ops.VCONST and len({_bits(value) for value in node.arg}) == 1:
-        return UOp(Ops.CONST, node.dtype.scalar, (), node.arg[0])
+    if node.op is Ops.VECTORIZE:
+        return node.src[0] if node.src.count(node.src[0]) == len(node.src) else None
+    if node.op is Ops.VCONST:
+        first = node.arg[0]
+        same = node.arg.count(first) == len(node.arg)
+        if isinstance(first, float) and (not same or first == 0):  # NaN, or zeros of two signs
+            same = len({value.hex() for value in node.arg}) == 1
+        return UOp(Ops.CONST, node.dtype.scalar, (), first) if same else None
     return None
-
-
-def _bits(value: object) -> object:
-    """Equal for equal constants, NaN and the sign of zero included."""
-    return value.hex() if isinstance(value, float) else value
 
 
 class Context:
@@ -86,6 +85,7 @@ class Context:
         self.exprs: dict[UOp, Expr] = {}
         self.counts: dict[str, int] = {}
         self.prelude: dict[str, str] = {}  # definitions in front of the kernel, by name
+        self.types: dict[tuple[DType, bool], str] = {}  # names of types that are defined
         self.stored = {base_buffer(op.src[0].src[0]) for op in self.ops if op.op is Ops.STORE}
         self.offsets, self.scratch = local_layout(linear)
         self.info = next((op.arg for op in self.ops if op.op is Ops.SINK and op.arg), KernelInfo())

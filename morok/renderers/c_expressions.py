@@ -82,18 +82,23 @@ class CExpressions(CLike):
 
     def named(self, ctx: Context, dtype: DType, *, memory: bool = False) -> str:
         """The C name of a type, whose definition is put in front of the kernel."""
-        if dtype.count & (dtype.count - 1):
-            ctx.errors.append((f"no vector of {dtype.count} lanes", ctx.ops[-1]))
-            return scalar_name(dtype.scalar)
-        for name, text in typedefs(dtype, memory=memory):
-            ctx.define(name, text)
-        return unaligned(dtype) if memory and dtype.count > 1 else vector_name(dtype)
+        name = ctx.types.get((dtype, memory))
+        if name is None:
+            if dtype.count & (dtype.count - 1):
+                ctx.errors.append((f"C has no vector of {dtype.count} lanes", ctx.ops[-1]))
+                return scalar_name(dtype.scalar)
+            for known, text in typedefs(dtype, memory):
+                ctx.define(known, text)
+            name = unaligned(dtype) if memory and dtype.count > 1 else vector_name(dtype)
+            ctx.types[dtype, memory] = name
+        return name
 
     def call(self, ctx: Context, helper: helpers.Helper, *args: Expr) -> Expr:
         """A call of a helper, whose definition is put in front of the kernel."""
-        for dtype in helper.uses:
-            self.named(ctx, dtype, memory=unaligned(dtype) in helper.text)
-        ctx.define(helper.name, helper.guarded)
+        if helper.name not in ctx.prelude:
+            for dtype in helper.uses:
+                self.named(ctx, dtype, memory=unaligned(dtype) in helper.text)
+            ctx.define(helper.name, helper.guarded)
         return Expr(f"{helper.name}({', '.join(arg.text for arg in args)})")
 
     def constant(self, ctx: Context, dtype: DType, value: Any) -> Expr:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from morok.dtype import DType, dtypes
 from morok.renderers.c_types import (
@@ -70,6 +71,7 @@ def _select_text(dtype: DType, features: frozenset[str], mask: str, a: str, b: s
     return f"({value})(({mask} & ({bits}){a}) | (~{mask} & ({bits}){b}))"
 
 
+@cache
 def select(dtype: DType, features: frozenset[str]) -> Helper:
     """a where the mask is set, else b, on vectors."""
     mask, value = vector_name(mask_of(dtype)), vector_name(dtype)
@@ -78,6 +80,7 @@ def select(dtype: DType, features: frozenset[str]) -> Helper:
     return _function("select", (dtype,), dtype, params, body, mask_of(dtype))
 
 
+@cache
 def compared(stem: str, dtype: DType, features: frozenset[str]) -> Helper | None:
     """a < b ? a : b ("lesser") or a > b ? a : b ("greater") of vectors of floats: exactly what
     x86's min and max do. None where there is no such instruction."""
@@ -97,6 +100,7 @@ def _x86_extreme(stem: str, dtype: DType, features: frozenset[str]) -> str | Non
     return f"{name}_mask(a, b, a, -1, 4)" if width == "512" else f"{name}(a, b)"
 
 
+@cache
 def extreme(stem: str, dtype: DType, features: frozenset[str]) -> Helper:
     """max or min; of floats NaN if one operand is NaN, the second operand if they are equal."""
     value, symbol = vector_name(dtype), ">" if stem == "max" else "<"
@@ -117,6 +121,7 @@ return {_select_text(dtype, features, "m", "a", "b")};"""
     return _function(stem, (dtype,), dtype, params, body, mask_of(dtype))
 
 
+@cache
 def any_lane(mask: DType, features: frozenset[str]) -> Helper:
     """Whether a lane of a mask is set."""
     name = vector_name(mask)
@@ -137,6 +142,7 @@ def any_lane(mask: DType, features: frozenset[str]) -> Helper:
 # ---- integers ------------------------------------------------------------------------------------
 
 
+@cache
 def divide(stem: str, dtype: DType) -> Helper:
     """Quotient (idiv) or remainder (mod), truncating; 0 for a divisor 0; minimum / -1 wraps."""
     value, signed = vector_name(dtype), dtype.kind == "i"
@@ -160,6 +166,7 @@ return ((q ^ minus) - minus) & ~zero;"""
     return _function(stem, (dtype,), dtype, params, body)
 
 
+@cache
 def shift(stem: str, dtype: DType) -> Helper:
     """shl or shr; a count of the width or more, or below 0, shifts everything out."""
     value, bits = vector_name(dtype), dtype.bits
@@ -190,6 +197,7 @@ def _x86_vector(dtype: DType) -> str:
     return {128: "", 256: "256", 512: "512"}.get(dtype.bits * dtype.count, "-")
 
 
+@cache
 def fma(dtype: DType, features: frozenset[str]) -> Helper:
     """a*b + c with one rounding."""
     value = vector_name(dtype)
@@ -209,6 +217,7 @@ def fma(dtype: DType, features: frozenset[str]) -> Helper:
     return _function("fma", (dtype,), dtype, params, body)
 
 
+@cache
 def sqrt(dtype: DType, features: frozenset[str]) -> Helper:
     """Square root of each lane, correctly rounded."""
     value = vector_name(dtype)
@@ -231,6 +240,7 @@ def _lanes(dtype: DType, lane: Callable[[int], str]) -> str:
 # ---- conversions ---------------------------------------------------------------------------------
 
 
+@cache
 def float_to_int(source: DType, target: DType) -> Helper:
     """Truncates toward zero; what does not fit becomes the nearest that does; NaN becomes 0."""
     value, result = vector_name(source), vector_name(target)
@@ -312,6 +322,7 @@ tiny.value += 0.5f;
 return (uint16_t)(sign | (tiny.bits - 0x3f000000u));"""
 
 
+@cache
 def half_to_float(count: int, features: frozenset[str]) -> Helper:
     """float16 bits to float32."""
     source, target = dtypes.uint16.vec(count), dtypes.float32.vec(count)
@@ -333,6 +344,7 @@ def half_to_float(count: int, features: frozenset[str]) -> Helper:
     return _by_lanes(half_to_float(1, features), "half_to", source, target)
 
 
+@cache
 def float_to_half(count: int, features: frozenset[str]) -> Helper:
     """float32 to float16 bits, rounded to nearest even."""
     source, target = dtypes.float32.vec(count), dtypes.uint16.vec(count)
@@ -372,6 +384,7 @@ def _by_lanes(scalar: Helper, stem: str, source: DType, target: DType, params: i
     return Helper(outer.name, f"{scalar.guarded}\n{outer.text}", (*scalar.uses, *outer.uses))
 
 
+@cache
 def remainder(dtype: DType) -> Helper:
     """x - trunc(x/y)*y, exact, as C's fmod: long division, one binary digit a step."""
     if dtype.count > 1:
@@ -402,6 +415,7 @@ return x.value;"""
     return _function("fmod", (dtype,), dtype, f"{value} a, {value} b", body, bits)
 
 
+@cache
 def stream(dtype: DType, features: frozenset[str]) -> Helper | None:
     """A store that bypasses the cache where the address allows; None where the target has none."""
     width = _x86_vector(dtype)

@@ -9,6 +9,7 @@ Float formats without C arithmetic (halves, 8-bit floats) are held as unsigned i
 from __future__ import annotations
 
 import math
+from functools import cache
 
 from morok.dtype import DType, dtypes, to_bits
 from morok.renderers.base import FLOAT_STORAGE, Expr, Level, int_literal
@@ -31,36 +32,43 @@ _UNSIGNED = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.u
 _FLOAT_NAMES = {dtypes.float32: "float", dtypes.float64: "double"}
 
 
+@cache
 def held(dtype: DType) -> DType:
     """The dtype of a C variable holding a value: itself, or an integer of the same bits."""
     return FLOAT_STORAGE.get(dtype.scalar, dtype.scalar).vec(dtype.count)
 
 
+@cache
 def in_memory(dtype: DType) -> DType:
     """The dtype a value has in memory: as held, bools as bytes 0 and 1."""
     return dtypes.uint8.vec(dtype.count) if dtype.kind == "b" else held(dtype)
 
 
+@cache
 def mask_dtype(bits: int, count: int) -> DType:
     """The vector of integers, all ones or all zeros, that stands for a vector of bools."""
     return _SIGNED[bits].vec(count)
 
 
+@cache
 def mask_of(dtype: DType) -> DType:
     """The mask that comparing two vectors of `dtype` gives."""
     return mask_dtype(dtype.bits, dtype.count)
 
 
+@cache
 def unsigned(dtype: DType) -> DType:
     """The unsigned integer of the same width and lanes."""
     return _UNSIGNED[dtype.bits].vec(dtype.count)
 
 
+@cache
 def short_name(dtype: DType) -> str:
     """f32, i64, u8: a scalar in the names of vectors and functions."""
     return f"{'f' if dtype.kind == 'f' else dtype.kind}{dtype.bits}"
 
 
+@cache
 def scalar_name(dtype: DType) -> str:
     """The C type of a scalar."""
     if dtype.kind == "b":
@@ -69,6 +77,7 @@ def scalar_name(dtype: DType) -> str:
     return name if name is not None else f"{'u' if dtype.kind == 'u' else ''}int{dtype.bits}_t"
 
 
+@cache
 def vector_name(dtype: DType) -> str:
     """The C type of a value of `dtype`, which is not a vector of bools."""
     if dtype.count == 1:
@@ -76,12 +85,14 @@ def vector_name(dtype: DType) -> str:
     return f"{short_name(dtype.scalar)}x{dtype.count}"
 
 
+@cache
 def unaligned(dtype: DType) -> str:
     """The C type of a vector of `dtype` somewhere in memory."""
     return f"{vector_name(dtype)}u"
 
 
-def typedefs(dtype: DType, *, memory: bool = False) -> list[tuple[str, str]]:
+@cache
+def typedefs(dtype: DType, memory: bool) -> tuple[tuple[str, str], ...]:
     """(name, definition) of everything that the name of `dtype` needs, in order."""
     out = []
     scalar = dtype.scalar
@@ -95,7 +106,7 @@ def typedefs(dtype: DType, *, memory: bool = False) -> list[tuple[str, str]]:
         if memory:
             options = f"vector_size({size}), aligned({scalar.bits // 8}), may_alias"
             out.append((unaligned(dtype), f"{head}u __attribute__(({options}));"))
-    return out
+    return tuple(out)
 
 
 def literal(dtype: DType, value: bool | int | float) -> Expr:

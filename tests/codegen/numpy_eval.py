@@ -29,7 +29,9 @@ _BINARY = {
 def _cast(value: np.ndarray, target: np.dtype) -> np.ndarray:
     if value.dtype.kind == "f" and target.kind in "iu":
         info = np.iinfo(target)
-        wide = np.trunc(np.nan_to_num(value.astype(np.float64), nan=0.0, posinf=1e300, neginf=-1e300))
+        wide = np.trunc(
+            np.nan_to_num(value.astype(np.float64), nan=0.0, posinf=1e300, neginf=-1e300)
+        )
         inside = np.clip(wide, float(info.min), float(info.max))
         out = np.where(inside >= float(info.max), info.max, 0).astype(target)
         ok = inside < float(info.max)

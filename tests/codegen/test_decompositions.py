@@ -139,7 +139,9 @@ def accumulation(value: UOp, space: AddrSpace = AddrSpace.REG) -> UOp:
     """acc = acc + value"""
     pointer = value.dtype.ptr(space)
     op, arg = (Ops.DEFINE_REG, (1, 0)) if space is AddrSpace.REG else (Ops.DEFINE_LOCAL, (0, 1))
-    memory = UOp(op, pointer, (), arg) if space is not AddrSpace.GLOBAL else UOp.param(9, pointer, 1)
+    memory = (
+        UOp(op, pointer, (), arg) if space is not AddrSpace.GLOBAL else UOp.param(9, pointer, 1)
+    )
     return at(memory).store(at(memory).load() + value)
 
 

@@ -241,9 +241,7 @@ def test_stores_under_one_condition_share_an_if() -> None:
 def test_other_conditions_are_other_ifs() -> None:
     i = loop(16, 0)
     x = at(param(2, 16), i).load()
-    sink = kernel(
-        at(param(0, 16), i, i < 10).store(x, i), at(param(1, 16), i, i < 12).store(x, i)
-    )
+    sink = kernel(at(param(0, 16), i, i < 10).store(x, i), at(param(1, 16), i, i < 12).store(x, i))
     assert [op.op for op in lowered(sink).src].count(Ops.IF) == 2
 
 
@@ -284,7 +282,9 @@ def tangles(draw: st.DrawFn) -> tuple[UOp, list[float]]:
     axes = [loop(size, k, AxisType.REDUCE) for k, size in enumerate(sizes)]
     results: list[tuple[UOp, float]] = []
     for number in range(draw(st.integers(2, 7))):
-        closed = draw(st.lists(st.sampled_from(range(len(axes))), min_size=1, max_size=2, unique=True))
+        closed = draw(
+            st.lists(st.sampled_from(range(len(axes))), min_size=1, max_size=2, unique=True)
+        )
         used = draw(st.lists(st.sampled_from(range(number)), max_size=2)) if number else []
         factor, want = UOp.const(F32, 1.0), 1.0
         for k in used:
@@ -334,5 +334,3 @@ def test_text_is_the_same_in_every_process() -> None:
         return done.stdout
 
     assert run_once("1") == run_once("2")
-
-

@@ -177,7 +177,9 @@ def test_compiled_code_has_the_same_bits(dtype: DType) -> None:
     ]
     sink = UOp(Ops.SINK, dtypes.void, tuple(stores), KernelInfo("functions"))
     widest = renderer().capability.max_width(dtype)
-    sinks = [replay(prepare(sink), parse_opts(f"UPCAST(0,{n})" if n > 1 else "")) for n in (1, widest)]
+    sinks = [
+        replay(prepare(sink), parse_opts(f"UPCAST(0,{n})" if n > 1 else "")) for n in (1, widest)
+    ]
     programs = [get_program(s, renderer()) for s in sinks]
     assert all("if (" in str(p.src[3].arg) for p in programs)
     bits = any_bits(dtype, 3 * size)

@@ -79,7 +79,12 @@ def ops_of(dtype: DType) -> list[tuple[str, Callable[[UOp, UOp], UOp]]]:
         rest += [unary(op) for op in (Ops.TRUNC, Ops.FLOOR, Ops.CEIL, Ops.ROUND)]
         rest += [("x/4", lambda x, y: x / 4.0), ("2/x", lambda x, y: 2.0 / x)]
         return both + arithmetic + rest + [alu(Ops.MOD), alu(Ops.FLOORDIV), alu(Ops.FLOORMOD)]
-    shifts = [alu(Ops.SHL), alu(Ops.SHR), ("x<<3", lambda x, y: x << 3), ("x>>3", lambda x, y: x >> 3)]
+    shifts = [
+        alu(Ops.SHL),
+        alu(Ops.SHR),
+        ("x<<3", lambda x, y: x << 3),
+        ("x>>3", lambda x, y: x >> 3),
+    ]
     extremes = [alu(Ops.MAX), alu(Ops.MIN), alu(Ops.POW)]
     return both + bits + arithmetic + division + constants + shifts + extremes
 
@@ -158,7 +163,9 @@ def check(
                 fine |= (value == 0) & (expected == 0)
             where = np.flatnonzero(~fine)[:5]
             report = [(x[k], y[k], value[k], expected[k]) for k in where]
-            assert not len(where), f"{name} on {x_dtype} in {program.src[0].arg.applied_opts}: {report}"
+            assert not len(where), (
+                f"{name} on {x_dtype} in {program.src[0].arg.applied_opts}: {report}"
+            )
 
 
 # Which of two zeros MAX, MIN and SIGN give is not promised.
@@ -172,7 +179,11 @@ def test_ops(dtype: DType) -> None:
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_ops_on_small_floats_round_once(dtype: DType) -> None:
-    named = [(name, f) for name, f in ops_of(dtype) if name not in ("RSQRT", "FLOORDIV", "FLOORMOD", "MOD")]
+    named = [
+        (name, f)
+        for name, f in ops_of(dtype)
+        if name not in ("RSQRT", "FLOORDIV", "FLOORMOD", "MOD")
+    ]
     check(dtype, dtype, named, LOOSE)
 
 

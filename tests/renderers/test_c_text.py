@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from morok.codegen import add_ifs, control_flow, final_rewrite, get_program, launch_extent, linearize
+from morok.codegen import (
+    add_ifs,
+    control_flow,
+    final_rewrite,
+    get_program,
+    launch_extent,
+    linearize,
+)
 from morok.codegen import scratch_bytes, variable_names
 from morok.dtype import AddrSpace, DType, dtypes
 from morok.errors import InvalidGraphError
@@ -46,7 +53,9 @@ def test_a_kernel_reads_well() -> None:
     i = loop(128, 0)
     x = at(param(1, 1024), i * 8, 8).load()
     code = text(at(param(0, 1024), i * 8, 8).store(x * x + 1.5, i))
-    assert code == """\
+    assert (
+        code
+        == """\
 typedef __INT64_TYPE__ int64_t;
 typedef float f32x8 __attribute__((vector_size(32)));
 typedef float f32x8u __attribute__((vector_size(32), aligned(4), may_alias));
@@ -61,6 +70,7 @@ void test(void **bufs, const int64_t *vars, void *scratch, int64_t lo, int64_t h
   }
 }
 """
+    )
 
 
 def test_parentheses_only_where_needed() -> None:
@@ -122,9 +132,7 @@ def test_scratch_is_laid_out_in_lines_of_64_bytes() -> None:
     i = loop(5, 0)
     rows = [UOp.define_local(dtype, 5, k) for k, dtype in enumerate((F32, dtypes.uint8))]
     fills = [at(row, i).store(UOp.const(row.dtype.base, k + 1), i) for k, row in enumerate(rows)]
-    reads = [
-        at(row.after(fill), 2).load().cast(F32) for row, fill in zip(rows, fills, strict=True)
-    ]
+    reads = [at(row.after(fill), 2).load().cast(F32) for row, fill in zip(rows, fills, strict=True)]
     sink = UOp(Ops.SINK, dtypes.void, (at(param(0, 1), 0).store(reads[0] + reads[1]),))
     program = get_program(sink, renderer())
     assert scratch_bytes(program) == 128
@@ -209,7 +217,9 @@ def test_custom_code() -> None:
 
 def test_everything_that_cannot_be_rendered_is_named() -> None:
     x = at(param(1, 1), 0).load()
-    value = UOp(Ops.SIN, F32, (x,)) + UOp(Ops.THREEFRY, dtypes.uint64, (x.cast(dtypes.uint64),) * 2).cast(F32)
+    value = UOp(Ops.SIN, F32, (x,)) + UOp(
+        Ops.THREEFRY, dtypes.uint64, (x.cast(dtypes.uint64),) * 2
+    ).cast(F32)
     with pytest.raises(InvalidGraphError, match="C has no SIN") as error:
         text(at(param(0, 1), 0).store(value))
     assert "THREEFRY" in str(error.value)
@@ -219,7 +229,9 @@ def test_everything_that_cannot_be_rendered_is_named() -> None:
 @pytest.mark.parametrize("op", [Ops.BARRIER, Ops.SPECIAL])
 def test_ops_of_other_targets(op: Ops) -> None:
     x = at(param(1, 8), 0).load()
-    foreign = UOp(op, F32, (x,)) if op is Ops.BARRIER else UOp(op, I32, (UOp.const(I32, 4),), "gidx0")
+    foreign = (
+        UOp(op, F32, (x,)) if op is Ops.BARRIER else UOp(op, I32, (UOp.const(I32, 4),), "gidx0")
+    )
     value = foreign if foreign.dtype is F32 else foreign.cast(F32)
     with pytest.raises(InvalidGraphError, match=op.name):
         text(at(param(0, 1), 0).store(value))
