@@ -10,6 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 from morok.dtype import acc_dtype, promote
 from morok.errors import ShapeError
 from morok.tensor import Tensor, no_grad
@@ -68,8 +70,11 @@ class Optimizer(ABC):
         return self._lr.cast(acc_dtype(param.dtype))
 
     def _zeros(self) -> dict[int, Tensor]:
-        """A state per parameter, by the parameter's id."""
-        return {id(param): Tensor.zeros(param.shape, dtype=param.dtype) for param in self.params}
+        """A state per parameter, by the parameter's id, each in memory of its own."""
+        return {
+            id(param): Tensor(np.zeros(param.shape, np.float32), dtype=param.dtype)
+            for param in self.params
+        }
 
     def _ready(self, *states: dict[int, Tensor]) -> None:
         """Realise parameters and states."""

@@ -72,24 +72,27 @@ def split_all_stores(ranged: Ranged, order: list[list[Kernel]]) -> tuple[UOp, ..
 
 
 def put_together(ranged: Ranged, order: list[Kernel]) -> list[list[Kernel]]:
-    """Elementwise updates of memory that nothing in the schedule waits for share kernels, nest after nest.
+    """Elementwise updates of memory share kernels, nest after nest, where nothing but such updates waits for them.
 
-    So an optimizer step over any number of parameters is a handful of kernels.
+    So an optimizer step over any number of parameters is a handful of kernels. Those with the same number of
+    updates one after another behind them do not wait for each other, and run before those with fewer.
     """
     written = _written(ranged)
-    groups: list[list[Kernel]] = []
+    behind: dict[Kernel, int] = {}
+    for k in reversed(order):
+        after = _followers(k, written)
+        if _is_update(k, ranged) and all(f in behind for f in after):
+            behind[k] = 1 + max((behind[f] for f in after), default=0)
     updates: list[list[Kernel]] = []
     stores = 0
-    for k in order:
-        if not _is_update(k, ranged) or _is_awaited(k, written):
-            groups.append([k])
-            continue
-        if not updates or stores + len(ranged.stores[k]) > _STORES_TOGETHER:
+    for k in sorted(reversed(behind), key=lambda k: -behind[k]):
+        mates = updates[-1] if updates and behind[updates[-1][0]] == behind[k] else None
+        if mates is None or stores + len(ranged.stores[k]) > _STORES_TOGETHER:
             updates.append([])
             stores = 0
         updates[-1].append(k)
         stores += len(ranged.stores[k])
-    return groups + updates
+    return [[k] for k in order if k not in behind] + updates
 
 
 def _is_update(k: Kernel, ranged: Ranged) -> bool:
@@ -98,9 +101,10 @@ def _is_update(k: Kernel, ranged: Ranged) -> bool:
     )
 
 
-def _is_awaited(k: Kernel, written: dict[UOp, Kernel]) -> bool:
-    """Some kernel must run after `k`: it reads what `k` stores, or overwrites what `k` reads."""
-    return bool(k.readers) or any(written.get(u, k) is not k for u in k.reads)
+def _followers(k: Kernel, written: dict[UOp, Kernel]) -> set[Kernel]:
+    """The kernels that must run after `k`: they read what it stores, or overwrite what it reads."""
+    overwriting = (written.get(u, k) for u in k.reads)
+    return {f for f in (*k.readers, *overwriting) if f is not k}
 
 
 def _written(ranged: Ranged) -> dict[UOp, Kernel]:
