@@ -33,7 +33,7 @@ __all__ = ["choose_opts", "tune"]
 _MAX_ROWS = 8
 _SMALL_TAPS = 7  # reduction axes of a tile up to this size are unrolled
 _SMALL_LOOP = 4  # any reduction axis up to this size is unrolled
-_MAX_UNROLLED = 128
+_MAX_UNROLLED = 32
 _LONG = 16  # shorter axes get no remainder loop
 
 

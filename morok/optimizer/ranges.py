@@ -44,9 +44,9 @@ def range_end(rng: UOp) -> int:
     return last + 1
 
 
-def is_open(node: UOp, ranges: Iterable[UOp]) -> bool:
+def is_open(node: UOp, ranges: set[UOp]) -> bool:
     """True when `node` depends on one of `ranges`."""
-    return any(rng in ranges for rng in node.open_ranges)
+    return not ranges.isdisjoint(node.open_ranges)
 
 
 def bound_ranges(node: UOp, *types: AxisType) -> tuple[UOp, ...]:
