@@ -4,13 +4,22 @@ Other packages enter here. Build with `python setup.py build_ext --inplace` or `
 """
 
 try:
-    from morok._core import affine_divide, affine_rules, fold, fold_constants  # noqa: F401 (they register native rules)
+    from morok._core import (  # noqa: F401 (these register native rules)
+        affine_compare,
+        affine_divide,
+        affine_sum,
+        affine_symbolic,
+        fold,
+        fold_constants,
+        order,
+    )
     from morok._core.affine import affine_add, affine_form, affine_split
     from morok._core.infer import register_op
     from morok._core.launch import ExecutionPlan, Kernel, Library
-    from morok._core.match import Matcher, Program, checked_build, native_rules
+    from morok._core.match import Matcher, checked_build
     from morok._core.memory import Buffer, clear_pool, memory_stats, reset_peak, set_pool_limit
     from morok._core.node import Node, build, node, node_stats, register_uop_class, set_provenance
+    from morok._core.program import Program, native_rules
     from morok._core.rewrite import graph_rewrite, rewrite_limits, set_tracer
     from morok._core.walk import backward_slice, consumers, cut_realized, substitute, toposort
 except ImportError as error:

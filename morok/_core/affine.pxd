@@ -21,7 +21,8 @@ cdef struct Form:
     Term terms[MAX_TERMS]
 
 
-# A result of 0 means: int64 overflow or too many terms; the form is then garbage and must be dropped.
+# A result of 0 means: int64 overflow or too many terms; the form is then garbage and must be
+# dropped.
 cdef void form_clear(Form *f) noexcept
 cdef int form_add(Form *f, CNode *n, int64_t scale) noexcept
 cdef int form_add_term(Form *f, CNode *atom, int64_t coeff) noexcept
@@ -38,8 +39,5 @@ cdef void form_sort(Form *f) noexcept
 cdef bint form_is(Form *f, CNode *n) noexcept
 cdef CNode *form_build(Form *f, uint16_t dtype) except NULL
 
-# Whether b stands before a in the order of commutative operands, which leaves out slots, loop numbers and
-# the like. False for nodes that it cannot tell apart.
-cdef bint comes_after(CNode *a, CNode *b) noexcept
 cdef CNode *make_const(uint16_t dtype, int64_t value) except NULL
 cdef bint counts_as_int(uint16_t dtype) noexcept

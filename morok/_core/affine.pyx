@@ -2,12 +2,12 @@
 
 ADD, SUB, NEG, MUL and SHL by a constant are taken apart; everything else is an atom. In `index`
 arithmetic, whose integers are unbounded, that is always right. In a fixed-width dtype a node is
-taken apart only where the bounds of its sources prove that it does not wrap, so a form always states
-the mathematical value. An int64 overflow of a coefficient means that there is no form.
+taken apart only where the bounds of its sources prove that it does not wrap, so a form always
+states the mathematical value. An int64 overflow of a coefficient means that there is no form.
 
-Order of terms: magnitude of the coefficient, descending, positive before negative; then a hash of the
-atom's structure that leaves out what two equal computations on other buffers and loops may differ in
-(UNIQUE, slots, axis numbers); ties keep the order of the expression. The constant stands last.
+Order of terms: magnitude of the coefficient, descending, positive before negative; then the order
+of commutative operands (`order.pyx`); ties keep the order of the expression. The constant stands
+last.
 """
 
 from cpython.object cimport PyObject
@@ -23,19 +23,16 @@ from morok._core.infer cimport (
     OP_SHL,
     OP_SUB,
     OP_WHERE,
-    OPS,
     dtype_id,
 )
-from morok._core.node cimport ArgRecord, build_alu, peek, take
+from morok._core.node cimport build_alu, peek, take
+from morok._core.order cimport comes_after
 from morok._core.ptrmap cimport PtrMap, ptrmap_free, ptrmap_init, ptrmap_put
 from morok._core.types cimport (
-    ARG_NONE,
-    ARG_OBJECT,
     NODE_BOUNDED,
     NODE_INVALID,
     CNode,
     mk_add,
-    mk_mix,
     mk_mul,
     mk_sub,
 )
@@ -47,8 +44,6 @@ cdef extern from "Python.h":
 cdef enum:
     MAX_VISITS = 512  # nodes taken apart for one form; a shared sub-sum is visited once per use
     MAX_PENDING = 96
-    KEY_DEPTH = 3  # levels of an atom that its sort key looks at
-    KEY_SOURCES = 3
 
 
 cdef bint counts_as_int(uint16_t dtype) noexcept:
@@ -65,7 +60,7 @@ cdef CNode *make_const(uint16_t dtype, int64_t value) except NULL:
     return n
 
 
-# ---- taking apart ---------------------------------------------------------------------------------
+# ---- taking apart -------------------------------------------------------------------------------
 
 cdef void form_clear(Form *f) noexcept:
     f.n = 0
@@ -193,7 +188,9 @@ cdef inline bint _is_invalid(CNode *n) noexcept:
     """Invalid itself, or a WHERE with an arm that is: what no arithmetic may swallow."""
     if n.flags & NODE_INVALID:
         return True
-    return n.op == OP_WHERE and n.nsrc == 3 and (n.src[1].flags | n.src[2].flags) & NODE_INVALID != 0
+    if n.op != OP_WHERE or n.nsrc != 3:
+        return False
+    return (n.src[1].flags | n.src[2].flags) & NODE_INVALID != 0
 
 
 cdef int form_add(Form *f, CNode *n, int64_t scale) noexcept:
@@ -266,7 +263,7 @@ cdef int form_add(Form *f, CNode *n, int64_t scale) noexcept:
     return 1
 
 
-# ---- bounds ---------------------------------------------------------------------------------------
+# ---- bounds -------------------------------------------------------------------------------------
 
 cdef bint form_bounds(Form *f, int64_t *lo, int64_t *hi) noexcept:
     """The interval of a form, atom by atom; False when an atom is unbounded or int64 overflows."""
@@ -302,51 +299,7 @@ cdef bint form_fits(Form *f, uint16_t dtype) noexcept:
     return f.offset != INT64_MIN and _in_type(dtype, 0, -f.offset if f.offset < 0 else f.offset)
 
 
-# ---- order ----------------------------------------------------------------------------------------
-
-cdef bint _named = False  # the masks are filled in: ops are registered after this module loads
-cdef uint64_t _anonymous0 = 0, _anonymous1 = 0  # ops whose argument only tells equals apart
-
-
-cdef void _look_up_ops() noexcept:
-    global _named, _anonymous0, _anonymous1
-    cdef int i
-    for i in range(128):
-        if OPS[i].known and (<object>OPS[i].member).name in (
-                "UNIQUE", "LUNIQUE", "PARAM", "RANGE", "DEFINE_LOCAL", "DEFINE_REG"):
-            if i < 64:
-                _anonymous0 |= <uint64_t>1 << i
-            else:
-                _anonymous1 |= <uint64_t>1 << (i - 64)
-    _named = True
-
-
-cdef uint64_t _order_key(CNode *n, int depth) noexcept:
-    """A hash of the structure down to `depth` levels, the same for equal computations anywhere."""
-    cdef uint64_t h = OPS[n.op].seed0 ^ (DTYPES[n.dtype].seed1 << 1) ^ n.nsrc
-    cdef uint32_t i
-    if not ((_anonymous0 if n.op < 64 else _anonymous1) >> (n.op & 63)) & 1:
-        if n.akind == ARG_OBJECT:
-            h = mk_mix(h ^ (<ArgRecord>n.arg).h0, <uint64_t>0xD6E8FEB86659FD93)
-        elif n.akind != ARG_NONE:
-            h = mk_mix(h ^ <uint64_t>n.iarg, <uint64_t>0xA0761D6478BD642F)
-    if depth:
-        for i in range(min(n.nsrc, <uint32_t>KEY_SOURCES)):
-            h = mk_mix(h ^ _order_key(n.src[i], depth - 1), <uint64_t>0xE7037ED1A0B428DB)
-    return h
-
-
-cdef bint comes_after(CNode *a, CNode *b) noexcept:
-    """Whether b stands before a: by the hash of the op's name, and of the structure only where those tie."""
-    cdef uint64_t x = OPS[a.op].seed0, y = OPS[b.op].seed0
-    if a == b:
-        return False
-    if x != y:
-        return x > y
-    if not _named:
-        _look_up_ops()
-    return _order_key(a, KEY_DEPTH) > _order_key(b, KEY_DEPTH)
-
+# ---- order --------------------------------------------------------------------------------------
 
 cdef void form_sort(Form *f) noexcept:
     """Put the terms into the canonical order (a stable insertion sort; forms are short)."""
@@ -371,7 +324,7 @@ cdef inline bint _after(Term *s, Term *t) noexcept:
     return comes_after(s.atom, t.atom)
 
 
-# ---- putting together -----------------------------------------------------------------------------
+# ---- putting together ---------------------------------------------------------------------------
 
 cdef inline bint _is_term(Term *t, CNode *n) noexcept:
     cdef int64_t v
@@ -420,8 +373,8 @@ cdef CNode *_scaled(CNode *atom, int64_t coeff) except NULL:
 cdef CNode *form_build(Form *f, uint16_t dtype) except NULL:
     """The expression of a form, a new reference. Terms stand in the order they have.
 
-    `index`: ((c0*a0 + c1*a1) + …) + offset, negative numbers as they are. Fixed-width dtypes have the
-    positive terms first and subtract the others; unsigned ones also subtract a negative offset.
+    `index`: ((c0*a0 + c1*a1) + …) + offset, negative numbers as they are. Fixed-width dtypes have
+    the positive terms first and subtract the others; unsigned ones also subtract a negative offset.
     """
     cdef CNode *acc = NULL
     cdef uint32_t i
@@ -451,7 +404,7 @@ cdef CNode *_plus(CNode *acc, uint16_t op, CNode *n) except NULL:
     return _binary(op, acc, n)
 
 
-# ---- for Python -----------------------------------------------------------------------------------
+# ---- for Python ---------------------------------------------------------------------------------
 
 cdef int _form_of(Form *f, CNode *n, int64_t scale) noexcept:
     """form_add after a look at the dtype."""
@@ -461,8 +414,9 @@ cdef int _form_of(Form *f, CNode *n, int64_t scale) noexcept:
 def affine_form(node):
     """`node` as (((atom, coefficient), …), constant), in the canonical order of terms.
 
-    A node that is no sum is its own atom, and so is one whose form would overflow int64 or have more
-    than 64 terms. The value is the mathematical one: a fixed-width sum that may wrap is an atom.
+    A node that is no sum is its own atom, and so is one whose form would overflow int64 or have
+    more than 64 terms. The value is the mathematical one: a fixed-width sum that may wrap is an
+    atom.
     """
     cdef Form f
     cdef CNode *n = peek(node)
@@ -504,7 +458,8 @@ cdef bint _occurs(CNode *needle, CNode *root) except -1:
 def affine_split(node, atom):
     """(coefficient, rest) with node == coefficient * atom + rest and `atom` nowhere in `rest`.
 
-    (0, node) when `atom` does not occur; None when it also occurs inside another atom (non-linearly).
+    (0, node) when `atom` does not occur; None when it also occurs inside another atom
+    (non-linearly).
     """
     cdef Form f
     cdef CNode *n = peek(node)
@@ -530,8 +485,9 @@ def affine_split(node, atom):
 def affine_add(pairs, constant, dtype):
     """The canonical sum of coefficient * node over `pairs` of (node, coefficient), plus `constant`.
 
-    Sums among the nodes are taken apart and equal atoms combined. OverflowError where a number leaves
-    int64; ValueError above 64 terms, or when a fixed-width sum is not proved to stay in its dtype.
+    Sums among the nodes are taken apart and equal atoms combined. OverflowError where a number
+    leaves int64; ValueError above 64 terms, or when a fixed-width sum is not proved to stay in its
+    dtype.
     """
     cdef Form f
     cdef int64_t c

@@ -24,5 +24,5 @@ cdef bint is_mod(CNode *n, CNode **x, int64_t *d) noexcept
 cdef bint split_period(Form *n, int64_t g, Form *q, Form *r) noexcept
 # Moduli worth a split, descending: divisors of d; of anything, for d = 0.
 cdef uint32_t split_candidates(Form *n, int64_t d, int64_t *out) noexcept
-# A bound of f that knows that a RANGE stays below an end that is no constant.
-cdef bint form_limit(Form *f, bint upper, int64_t *limit) noexcept
+# The expression of a form as the answer of a rule, in out: 1, or 0 when it is the root itself.
+cdef int answer_form(Form *f, CNode *root, CNode **out) except -1

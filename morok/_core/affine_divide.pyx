@@ -1,13 +1,14 @@
 """Floor division and remainder of affine forms.
 
-Each rule finds a witness, forms q and r with  numerator = g*q + r  and  0 <= r < g,  and the witness is
-checked before the rule answers. So two lemmas prove the family, for d = g*e and e, g > 0:
+Each rule finds a witness, forms q and r with  numerator = g*q + r  and  0 <= r < g,  and the
+witness is checked before the rule answers. So two lemmas prove the family, for d = g*e and e, g >
+0:
 
     numerator // d = q // e            numerator % d = g * (q % e) + r
 
 The truncating pair IDIV and MOD equals the floor pair where the numerator is not negative, and is
-treated only there. In fixed-width dtypes, forms are mathematical values (see `affine.pyx`), and an answer
-is given only when its parts are proved to lie in the dtype.
+treated only there. In fixed-width dtypes, forms are mathematical values (see `affine.pyx`), and an
+answer is given only when its parts are proved to lie in the dtype.
 """
 
 from cpython.object cimport PyObject
@@ -31,9 +32,9 @@ from morok._core.affine cimport (
 )
 from morok._core.bounds cimport B_FLOORDIV, B_FLOORMOD, B_IDIV, B_MOD
 from morok._core.constant cimport const_value
-from morok._core.infer cimport DTYPES, OP_MUL, OP_NEG, OP_RANGE, OPS
+from morok._core.infer cimport OP_NEG, OPS
 from morok._core.match cimport register_native
-from morok._core.node cimport build_alu, take
+from morok._core.node cimport build_alu
 from morok._core.types cimport (
     NODE_BOUNDED,
     CNode,
@@ -50,11 +51,10 @@ cdef extern from "Python.h":
 
 cdef enum:
     MAX_FREE = 6  # terms whose remainder is searched both ways
-    MAX_FACTORS = 8  # of a product
     KINDS = 48
 
 
-# ---- ops by meaning -------------------------------------------------------------------------------
+# ---- ops by meaning -----------------------------------------------------------------------------
 
 cdef uint16_t _op_of[KINDS]  # op number by bounds kind; 0 = not looked up yet
 
@@ -86,10 +86,13 @@ cdef inline CNode *_new_ref(CNode *n) noexcept:
     return n
 
 
-cdef bint _as_division(CNode *n, uint8_t floor_kind, uint8_t trunc_kind, CNode **x, int64_t *d) noexcept:
+cdef bint _as_division(CNode *n, uint8_t floor_kind, uint8_t trunc_kind, CNode **x,
+                       int64_t *d) noexcept:
     """Whether n is x // d (or x % d) in floor semantics with a constant d > 0."""
     cdef uint8_t k = OPS[n.op].bounds_kind
-    if n.nsrc != 2 or (k != floor_kind and k != trunc_kind) or not const_value(n.src[1], d) or d[0] <= 0:
+    if n.nsrc != 2 or (k != floor_kind and k != trunc_kind):
+        return False
+    if not const_value(n.src[1], d) or d[0] <= 0:
         return False
     x[0] = n.src[0]
     return k == floor_kind or (x[0].flags & NODE_BOUNDED and x[0].vmin >= 0)
@@ -103,7 +106,7 @@ cdef bint is_mod(CNode *n, CNode **x, int64_t *d) noexcept:
     return _as_division(n, B_FLOORMOD, B_MOD, x, d)
 
 
-# ---- the witness ----------------------------------------------------------------------------------
+# ---- the witness --------------------------------------------------------------------------------
 
 cdef bint _witness(Form *n, int64_t g, Form *q, Form *r) noexcept:
     """Whether n = g*q + r as forms, and 0 <= r < g by bounds."""
@@ -118,8 +121,8 @@ cdef bint _witness(Form *n, int64_t g, Form *q, Form *r) noexcept:
 cdef bint split_period(Form *n, int64_t g, Form *q, Form *r) noexcept:
     """Find q and r with n = g*q + r and 0 <= r < g.
 
-    A coefficient c leaves c mod g or c mod g - g in r (congruence); with either choice r must lie in one
-    period [m*g, (m+1)*g), and then m moves into q.
+    A coefficient c leaves c mod g or c mod g - g in r (congruence); with either choice r must lie
+    in one period [m*g, (m+1)*g), and then m moves into q.
     """
     cdef uint32_t free[MAX_TERMS]
     cdef int64_t rest[MAX_TERMS]
@@ -162,8 +165,8 @@ cdef bint split_period(Form *n, int64_t g, Form *q, Form *r) noexcept:
     return False
 
 
-cdef bint _distribute(Form *n, int64_t g, Form *q, Form *r, uint32_t *free, int64_t *rest, uint32_t k,
-                      uint32_t mask, int64_t base, int64_t m) noexcept:
+cdef bint _distribute(Form *n, int64_t g, Form *q, Form *r, uint32_t *free, int64_t *rest,
+                      uint32_t k, uint32_t mask, int64_t base, int64_t m) noexcept:
     """Fill q and r for the choice that `split_period` found."""
     cdef uint32_t i, j = 0
     cdef int64_t c, d
@@ -187,7 +190,8 @@ cdef bint _distribute(Form *n, int64_t g, Form *q, Form *r, uint32_t *free, int6
 
 
 cdef uint32_t split_candidates(Form *n, int64_t d, int64_t *out) noexcept:
-    """Divisors of d (of anything, for d = 0) worth a split, descending: d and gcds of coefficients."""
+    """Divisors of d (of anything, for d = 0) worth a split, descending: d and gcds of
+    coefficients."""
     cdef uint32_t i, k = 0
     cdef int64_t g = 0, c
     if d:
@@ -225,7 +229,7 @@ cdef int64_t _gcd(int64_t a, int64_t b) noexcept:
     return a
 
 
-# ---- division and remainder -----------------------------------------------------------------------
+# ---- division and remainder ---------------------------------------------------------------------
 
 cdef int _divide(CNode *root, bint mod, CNode **out) except -1:
     """FLOORDIV, IDIV (mod: FLOORMOD, MOD) by a constant. 1 = answered."""
@@ -257,7 +261,7 @@ cdef int _divide(CNode *root, bint mod, CNode **out) except -1:
             out[0] = _new_ref(x)
             return 1
         if not mk_mul(m, -d, &m) and form_add_offset(&n, m) and form_fits(&n, root.dtype):
-            return _answer(&n, root, out)
+            return answer_form(&n, root, out)
         return 0
     k = split_candidates(&n, d, candidates)
     for i in range(k):
@@ -281,7 +285,7 @@ cdef bint _bounds(Form *n, CNode *x, int64_t *lo, int64_t *hi) noexcept:
     return lo[0] <= hi[0]
 
 
-cdef int _answer(Form *f, CNode *root, CNode **out) except -1:
+cdef int answer_form(Form *f, CNode *root, CNode **out) except -1:
     """The expression of a form as the answer of a rule, unless it is the root itself."""
     form_sort(f)
     out[0] = form_build(f, root.dtype)
@@ -300,7 +304,9 @@ cdef int _negative_divisor(CNode *root, Form *n, int64_t d, bint mod, CNode **ou
     """x // -d = -x // d, x % -d = -(-x % d)"""
     cdef CNode *inner
     cdef CNode *src[1]
-    if d == INT64_MIN or not _holds(root.dtype, -d) or not form_negate(n) or not form_fits(n, root.dtype):
+    if d == INT64_MIN or not _holds(root.dtype, -d):
+        return 0
+    if not form_negate(n) or not form_fits(n, root.dtype):
         return 0
     inner = apply_owned(root.op, form_built(n, root.dtype), make_const(root.dtype, -d))
     if mod:
@@ -312,14 +318,15 @@ cdef int _negative_divisor(CNode *root, Form *n, int64_t d, bint mod, CNode **ou
     return 1
 
 
-cdef int _factored(CNode *root, bint mod, int64_t g, int64_t e, Form *q, Form *r, CNode **out) except -1:
+cdef int _factored(CNode *root, bint mod, int64_t g, int64_t e, Form *q, Form *r,
+                   CNode **out) except -1:
     """From n = g*q + r with 0 <= r < g:  n // (g*e) = q // e,  n % (g*e) = g * (q % e) + r"""
     cdef CNode *inner
     cdef int done
     if e == 1:
         if not form_fits(r if mod else q, root.dtype):
             return 0
-        return _answer(r if mod else q, root, out)
+        return answer_form(r if mod else q, root, out)
     if not form_fits(q, root.dtype) or (mod and not form_fits(r, root.dtype)):
         return 0
     inner = apply_owned(root.op, form_built(q, root.dtype), make_const(root.dtype, e))
@@ -327,7 +334,7 @@ cdef int _factored(CNode *root, bint mod, int64_t g, int64_t e, Form *q, Form *r
         out[0] = inner
         return 1
     try:
-        done = form_add_term(r, inner, g) and form_fits(r, root.dtype) and _answer(r, root, out)
+        done = form_add_term(r, inner, g) and form_fits(r, root.dtype) and answer_form(r, root, out)
     finally:
         c_decref(inner.self)
     return done
@@ -357,8 +364,10 @@ cdef int _nested(CNode *root, Form *n, int64_t d, bint mod, bint natural, CNode 
             return 1
         if n.offset == 0 and is_mod(n.terms[0].atom, &x, &a) and a % d == 0:
             natural = x.flags & NODE_BOUNDED and x.vmin >= 0 and OPS[root.op].bounds_kind == B_IDIV
-            x = apply_owned(op_of_kind(B_IDIV if natural else B_FLOORDIV), _new_ref(x), make_const(root.dtype, d))
-            out[0] = apply_owned(op_of_kind(B_MOD if natural else B_FLOORMOD), x, make_const(root.dtype, a / d))
+            x = apply_owned(op_of_kind(B_IDIV if natural else B_FLOORDIV), _new_ref(x),
+                            make_const(root.dtype, d))
+            out[0] = apply_owned(op_of_kind(B_MOD if natural else B_FLOORMOD), x,
+                                 make_const(root.dtype, a / d))
             return 1
         return 0
     t = n[0]
@@ -388,8 +397,8 @@ cdef bint _holds(uint16_t dtype, int64_t v) noexcept:
 cdef int _reduce(CNode *root, Form *n, int64_t d, bint mod, CNode **out) except -1:
     """n = d*q + r:  n // d = q + r // d,  n % d = r % d, with small coefficients in r.
 
-    The constant of r is its least natural number for which r is not negative (when that is known), so
-    that equal divisions look alike and need no floor correction.
+    The constant of r is its least natural number for which r is not negative (when that is known),
+    so that equal divisions look alike and need no floor correction.
     """
     cdef Form q
     cdef Form r
@@ -426,7 +435,8 @@ cdef int _reduce(CNode *root, Form *n, int64_t d, bint mod, CNode **out) except 
         out[0] = inner
         return 1
     try:
-        done = form_add_term(&q, inner, 1) and form_fits(&q, root.dtype) and _answer(&q, root, out)
+        done = (form_add_term(&q, inner, 1) and form_fits(&q, root.dtype)
+                and answer_form(&q, root, out))
     finally:
         c_decref(inner.self)
     return done
@@ -447,158 +457,5 @@ cdef int _rule_floormod(CNode *root, CNode **out) except -1:
     return _divide(root, True, out)
 
 
-# ---- division by something that is no constant ----------------------------------------------------
-
-cdef uint32_t _factors(CNode *n, CNode **out, uint32_t k) noexcept:
-    """The factors of a product, from position k on; MAX_FACTORS + 1 when there are too many."""
-    if k > MAX_FACTORS:
-        return k
-    if n.op == OP_MUL and n.nsrc == 2:
-        k = _factors(n.src[0], out, k)
-        return _factors(n.src[1], out, k) if k <= MAX_FACTORS else k
-    if k < MAX_FACTORS:
-        out[k] = n
-    return k + 1
-
-
-cdef uint32_t _without_constants(CNode **factors, uint32_t n, int64_t *c) noexcept:
-    """Takes the constants out of a list of factors; c is their product, 0 on overflow."""
-    cdef uint32_t i, k = 0
-    cdef int64_t v
-    c[0] = 1
-    for i in range(n):
-        if not const_value(factors[i], &v):
-            factors[k] = factors[i]
-            k += 1
-        elif mk_mul(c[0], v, c):
-            c[0] = 0
-            return 0
-    return k
-
-
-cdef int _over(CNode *atom, CNode **divisors, uint32_t n, CNode **rest) except -1:
-    """atom = rest * product of divisors; `rest` is a new reference, NULL for 1. 0: not a multiple."""
-    cdef CNode *factors[MAX_FACTORS]
-    cdef uint32_t i, j, k = _factors(atom, factors, 0)
-    rest[0] = NULL
-    if k > MAX_FACTORS:
-        return 0
-    for i in range(n):
-        for j in range(k):
-            if factors[j] == divisors[i]:
-                break
-        else:
-            return 0
-        k -= 1
-        while j < k:
-            factors[j] = factors[j + 1]
-            j += 1
-    for j in range(k):
-        rest[0] = _new_ref(factors[j]) if j == 0 else apply_owned(OP_MUL, rest[0], _new_ref(factors[j]))
-    return 1
-
-
-cdef bint form_limit(Form *f, bint upper, int64_t *limit) noexcept:
-    """A bound of f that knows that a RANGE stays below its end, also when the end is no constant:
-    the largest (smallest) value has every such range at its last (first) or first (last) value."""
-    cdef Form g
-    cdef Form end
-    cdef int64_t lo, hi, c
-    cdef uint32_t i, rounds = 0
-    cdef CNode *x
-    g = f[0]
-    i = 0
-    while i < g.n:
-        x = g.terms[i].atom
-        c = g.terms[i].coeff
-        if x.op != OP_RANGE or x.src[0].flags & NODE_BOUNDED and x.src[0].vmin == x.src[0].vmax:
-            i += 1
-            continue
-        rounds += 1
-        if c == INT64_MIN or rounds > MAX_FACTORS or not form_add_term(&g, x, -c):
-            return False
-        if (c > 0) == upper:
-            form_clear(&end)
-            if (not form_add(&end, x.src[0], 1) or not form_add_offset(&end, -1)
-                    or not form_merge(&g, &end, c)):
-                return False
-        i = 0
-    if not form_bounds(&g, &lo, &hi):
-        return False
-    limit[0] = hi if upper else lo
-    return True
-
-
-cdef bint _below(Form *r, CNode *d) noexcept:
-    """Whether 0 <= r < d is known."""
-    cdef Form t
-    cdef int64_t v
-    t = r[0]
-    if not form_limit(&t, False, &v) or v < 0:
-        return False
-    return form_add(&t, d, -1) and form_limit(&t, True, &v) and v < 0
-
-
-cdef int _divide_by_node(CNode *root, bint mod, CNode **out) except -1:
-    """n = d*q + r with a positive d that is no constant:
-    0 <= r < d:  n // d = q,  n % d = r;   otherwise  n // d = q + r // d,  n % d = r % d"""
-    cdef CNode *d = root.src[1]
-    cdef CNode *divisors[MAX_FACTORS]
-    cdef CNode *rest
-    cdef CNode *inner
-    cdef Form n
-    cdef Form q
-    cdef Form r
-    cdef uint32_t i, k
-    cdef int64_t c
-    cdef int done, found = 0
-    cdef list held = []
-    if DTYPES[root.dtype].kind != c'x' or not d.flags & NODE_BOUNDED or d.vmin <= 0:
-        return 0
-    form_clear(&n)
-    k = _factors(d, divisors, 0)
-    if k > MAX_FACTORS or not form_add(&n, root.src[0], 1):
-        return 0
-    k = _without_constants(divisors, k, &c)
-    if k == 0 or c <= 0:
-        return 0
-    form_clear(&q)
-    form_clear(&r)
-    r.offset = n.offset
-    for i in range(n.n):
-        if n.terms[i].coeff % c or not _over(n.terms[i].atom, divisors, k, &rest):
-            if not form_add_term(&r, n.terms[i].atom, n.terms[i].coeff):
-                return 0
-            continue
-        found = 1
-        if rest == NULL:
-            done = form_add_offset(&q, n.terms[i].coeff / c)
-        else:
-            held.append(take(rest))
-            done = form_add_term(&q, rest, n.terms[i].coeff / c)
-        if not done:
-            return 0
-    if _below(&r, d):
-        return _answer(&r if mod else &q, root, out)
-    if not found:
-        return 0
-    inner = apply_owned(root.op, form_built(&r, root.dtype), _new_ref(d))
-    if mod:
-        out[0] = inner
-        return 1
-    held.append(take(inner))
-    return form_add_term(&q, inner, 1) and _answer(&q, root, out)
-
-
-cdef int _rule_floordiv_by_node(CNode *root, CNode **out) except -1:
-    return _divide_by_node(root, False, out)
-
-
-cdef int _rule_floormod_by_node(CNode *root, CNode **out) except -1:
-    return _divide_by_node(root, True, out)
-
-
 register_native("affine.floordiv", _rule_floordiv)
 register_native("affine.floormod", _rule_floormod)
-register_native("affine.floordiv_by_node", _rule_floordiv_by_node)
-register_native("affine.floormod_by_node", _rule_floormod_by_node)

@@ -1,8 +1,9 @@
 """Sums, quotients and remainders of integers.
 
-Index sums are put into one canonical order by the affine primitive of the core, which alone does so;
-its division rules find the witness numerator = g*q + r, 0 <= r < g, and check it (congruence, common
-factors, nesting, exact division). In fixed-width ints they speak where bounds exclude wrapping.
+Index sums are put into one canonical order by the affine primitive of the core, which alone does
+so; its division rules find the witness numerator = g*q + r, 0 <= r < g, and check it (congruence,
+common factors, nesting, exact division). In fixed-width ints they speak where bounds exclude
+wrapping.
 """
 
 from __future__ import annotations

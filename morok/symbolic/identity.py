@@ -103,7 +103,7 @@ identity.table([
 ], dtype="iufx")
 
 identity.table([
-    ("neg_neg",         -(-x),                          x),
+    ("neg_neg",         node(Ops.NEG, -x),                      x),
     ("add_neg",         x + -y,                         x - y),
     ("sub_neg",         x - -y,                         x + y),
     ("mul_neg_neg",     -x * -y,                        x * y),
@@ -188,10 +188,12 @@ chains.table([
     ("min_out",         x.minimum(c).minimum(y),        x.minimum(y).minimum(c), not_const(y)),
 ], dtype="iux")
 
+_BOTH_CONST = is_const(a) & is_const(b)
+
 chains.table([
-    ("and_and",         (x & a) & b,                    x & (a & b),            is_const(a) & is_const(b)),
-    ("or_or",           (x | a) | b,                    x | (a | b),            is_const(a) & is_const(b)),
-    ("xor_xor",         (x ^ a) ^ b,                    x ^ (a ^ b),            is_const(a) & is_const(b)),
+    ("and_and",         (x & a) & b,                    x & (a & b),            _BOTH_CONST),
+    ("or_or",           (x | a) | b,                    x | (a | b),            _BOTH_CONST),
+    ("xor_xor",         (x ^ a) ^ b,                    x ^ (a ^ b),            _BOTH_CONST),
 ], dtype="biux")
 
 chains.table([

@@ -1,9 +1,10 @@
-"""Invalid: the index of a position that padding made unreachable, carried outward through arithmetic.
+"""Invalid: the index of a position that padding made unreachable, carried outward.
 
-WHERE(valid, i, Invalid) says that whatever is computed from i matters only where `valid` holds. The
-rules lift the condition out of index arithmetic so that it reaches the INDEX as its gate. They stand
-before all others: x * 0 would lose it. A comparison or a cast of such an index leaves the world of
-addresses; in the lanes that do not matter it may say anything, so there the condition is dropped.
+WHERE(valid, i, Invalid) says that what is computed from i matters only where `valid` holds. The
+rules lift the condition out of index arithmetic so that it reaches the INDEX as its gate. They
+stand before all others: x * 0 would lose it. A comparison or a cast of such an index leaves the
+world of addresses; in the lanes that do not matter it may say anything, so there the condition is
+dropped.
 """
 
 from __future__ import annotations

@@ -96,7 +96,9 @@ gates.table([
 
 
 @gates.opaque(
-    Pat(Ops.LOAD, (Pat(name="buffer"), Pat(Ops.INDEX, arg=False, name="index"), Pat()), name="root"),
+    Pat(
+        Ops.LOAD, (Pat(name="buffer"), Pat(Ops.INDEX, arg=False, name="index"), Pat()), name="root"
+    ),
     pure=True,
 )
 def load_ungated(root: UOp, buffer: UOp, index: UOp) -> UOp:

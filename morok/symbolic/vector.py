@@ -20,7 +20,8 @@ def lane(of: UOp, index: int) -> UOp | None:
     if of.dtype.count == 1:
         return of
     if of.op is Ops.VECTORIZE:
-        return of.src[index]
+        found: UOp = of.src[index]
+        return found
     if of.op is Ops.VCONST:
         return UOp.const(of.dtype.scalar, of.arg[index])
     if of.op is Ops.CAT:
@@ -89,9 +90,7 @@ def gep_of_elementwise(g: UOp, alu: UOp) -> UOp | None:
     return UOp(alu.op, g.dtype, tuple(take(source, g.arg) for source in alu.src), alu.arg)
 
 
-@vector.opaque(
-    Pat(Ops.VECTORIZE, (Pat(Ops.CONST, name="first"),), rest=True, name="v"), pure=True
-)
+@vector.opaque(Pat(Ops.VECTORIZE, (Pat(Ops.CONST, name="first"),), rest=True, name="v"), pure=True)
 def vectorize_of_constants(v: UOp, first: UOp) -> UOp | None:
     """VECTORIZE(1, 2) -> VCONST(1, 2)"""
     values = lane_values(v)
@@ -143,7 +142,7 @@ def _uniform(of: UOp) -> UOp | None:
     if of.dtype.count == 1:
         return of
     if of.op is Ops.VECTORIZE and all(part is of.src[0] for part in of.src):
-        return of.src[0]
+        return lane(of, 0)
     values = lane_values(of) if of.op is Ops.VCONST else None
     if values and all(UOp.const(of.dtype.scalar, v) is lane(of, 0) for v in values):
         return lane(of, 0)
@@ -182,11 +181,10 @@ def uniform_binary_const(root: UOp, a: UOp, b: UOp) -> UOp | None:
     return _once(root)
 
 
-@lanes.opaque(
-    Pat(GroupOp.Ternary, (Pat(GATHERED, name="a"), Pat(GATHERED, name="b"), Pat(GATHERED, name="d")),
-        name="root"),
-    pure=True,
-)  # fmt: skip
+_THREE: Final = (Pat(GATHERED, name="a"), Pat(GATHERED, name="b"), Pat(GATHERED, name="d"))
+
+
+@lanes.opaque(Pat(GroupOp.Ternary, _THREE, name="root"), pure=True)
 def uniform_ternary(root: UOp, a: UOp, b: UOp, d: UOp) -> UOp | None:
     """WHERE(VECTORIZE(c, c), VECTORIZE(x, x), VCONST(0, 0)) -> one WHERE in every lane"""
     return _once(root)

@@ -77,11 +77,13 @@ for _op in (*COMBINED, *sorted(GroupOp.Comparison)):
     # fmt: on
 
 for _op in (Ops.NEG, Ops.NOT, Ops.ABS):
-    where.table([
-        (
-            f"{_op.name.lower()}_of_consts",
-            node(_op, p.where(x, y)),
-            p.where(node(_op, x), node(_op, y)),
-            (is_const(x), is_const(y)),
-        )
-    ])
+    where.table(
+        [
+            (
+                f"{_op.name.lower()}_of_consts",
+                node(_op, p.where(x, y)),
+                p.where(node(_op, x), node(_op, y)),
+                (is_const(x), is_const(y)),
+            )
+        ]
+    )

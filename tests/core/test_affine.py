@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from morok._core import affine_add, affine_form, affine_split
 from morok.dtype import DType, dtypes
 from morok.ir import AxisType, GroupOp, Invalid, Ops, RuleSet, UOp, graph_rewrite
@@ -50,7 +51,7 @@ def rewritten(node: UOp) -> UOp:
     return graph_rewrite(node, ALL, name="affine")
 
 
-I, J, K, T = loop(20, 0), loop(8, 1), loop(4, 2), loop(3, 3)
+H, J, K, T = loop(20, 0), loop(8, 1), loop(4, 2), loop(3, 3)
 U, V = unknown(0), unknown(1)
 
 
@@ -58,25 +59,25 @@ U, V = unknown(0), unknown(1)
 
 
 def test_form_takes_sums_and_constant_multiples_apart() -> None:
-    node = (J + 3) * 4 - (I - K * 2) + (K << 1) - 5
+    node = (J + 3) * 4 - (H - K * 2) + (K << 1) - 5
     terms, constant = affine_form(node)
-    assert dict(terms) == {J: 4, K: 4, I: -1}
+    assert dict(terms) == {J: 4, K: 4, H: -1}
     assert constant == 7
 
 
 def test_form_of_an_atom_is_itself() -> None:
-    for atom in (I, I // 3, I * J, I.maximum(J), UOp.const(X, Invalid)):
+    for atom in (H, H // 3, H * J, H.maximum(J), UOp.const(X, Invalid)):
         assert affine_form(atom) == (((atom, 1),), 0)
 
 
 def test_form_of_a_constant_has_no_terms() -> None:
     assert affine_form(UOp.const(X, 7)) == ((), 7)
-    assert affine_form(I - I) == ((), 0)
+    assert affine_form(H - H) == ((), 0)
 
 
 def test_form_of_a_vector() -> None:
     v = UOp(Ops.VCONST, X.vec(2), (), (0, 1))
-    lanes = UOp(Ops.VECTORIZE, X.vec(2), (I, J))
+    lanes = UOp(Ops.VECTORIZE, X.vec(2), (H, J))
     terms, constant = affine_form(lanes * UOp.const(X.vec(2), 4) + v + UOp.const(X.vec(2), 3))
     assert dict(terms) == {lanes: 4, v: 1}
     assert constant == 3
@@ -102,23 +103,23 @@ def test_an_overflow_means_no_form() -> None:
 def test_floats_and_bools_have_no_form() -> None:
     x = unknown(0, dtypes.float32)
     assert affine_form(x + x) == (((x + x, 1),), 0)
-    assert affine_form(I < J) == (((I < J, 1),), 0)
+    assert affine_form(H < J) == (((H < J, 1),), 0)
 
 
 def test_split() -> None:
-    node = I * 3 + J * 2 + 5
+    node = H * 3 + J * 2 + 5
     coefficient, rest = affine_split(node, J)
     assert coefficient == 2
-    assert affine_form(rest) == (((I, 3),), 5)
+    assert affine_form(rest) == (((H, 3),), 5)
     assert affine_split(node, K) == (0, node)
-    assert affine_split(I, I) == (1, UOp.const(X, 0))
+    assert affine_split(H, H) == (1, UOp.const(X, 0))
     assert affine_split(J * 2 + J // 3, J) is None
     assert affine_split(J // 3, J) is None
 
 
 def test_add() -> None:
-    node = affine_add([(I + 1, 2), (J, -3), (I, 1)], 4, X)
-    assert affine_form(node) == (((I, 3), (J, -3)), 6)
+    node = affine_add([(H + 1, 2), (J, -3), (H, 1)], 4, X)
+    assert affine_form(node) == (((H, 3), (J, -3)), 6)
     assert node is rewritten(node)
     with pytest.raises(TypeError, match="integer dtype"):
         affine_add([], 0, dtypes.float32)
@@ -134,10 +135,10 @@ def test_add() -> None:
 
 
 def test_sums_in_any_order_are_one_node() -> None:
-    parts = [I * 32, J * 4, K, UOp.const(X, 7)]
+    parts = [H * 32, J * 4, K, UOp.const(X, 7)]
     sums = {rewritten(a + b + (c + d)) for a, b, c, d in itertools.permutations(parts)}
     assert len(sums) == 1
-    assert sums == {I * 32 + J * 4 + K + 7}
+    assert sums == {H * 32 + J * 4 + K + 7}
 
 
 def test_order_ignores_loop_numbers_slots_and_unique() -> None:
@@ -171,25 +172,30 @@ def test_order_is_the_same_in_every_process() -> None:
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed}
         run = subprocess.run(
-            [sys.executable, "-c", ORDER], capture_output=True, text=True, cwd=root, env=env, check=True
+            [sys.executable, "-c", ORDER],
+            capture_output=True,
+            text=True,
+            cwd=root,
+            env=env,
+            check=True,
         )
         keys.add(run.stdout)
     assert len(keys) == 1
 
 
 def test_sum_is_idempotent() -> None:
-    for node in (I + J * 3 - 2, I * -1 + J, (I + J) * 5, -(I - J)):
+    for node in (H + J * 3 - 2, H * -1 + J, (H + J) * 5, -(H - J)):
         once = rewritten(node)
         assert rewritten(once) is once
         assert SUM.rewrite(once) is None
 
 
 def test_products_of_variables_are_left_alone() -> None:
-    assert SUM.rewrite(I * J) is None
+    assert SUM.rewrite(H * J) is None
 
 
 def test_a_sum_with_invalid_is_left_alone() -> None:
-    gated = (I < 3).where(J, UOp.const(X, Invalid))
+    gated = (H < 3).where(J, UOp.const(X, Invalid))
     for node in (gated + 1, gated * 0, gated - gated, gated // 2):
         assert rewritten(node) is node
 
@@ -200,14 +206,14 @@ def test_a_sum_with_invalid_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (I // 3 * 3 + I % 3, I),
-        (I // 3 * 12 + I % 3 * 4, I * 4),
-        (I // 6 * 2 + I // 3 % 2, I // 3),
-        (I // 3 % 2 * 3 + I % 3, I % 6),
-        (I - I // 4 * 4, I % 4),
-        (I // 3 - I // 6 * 2, I // 3 % 2),
-        ((I * 5 + J) // 4 * 4 + (I * 5 + J) % 4, I * 5 + J),
-        ((I // 3 + 5) // 2 * 2 + (I // 3 + 5) % 2, I // 3 + 5),
+        (H // 3 * 3 + H % 3, H),
+        (H // 3 * 12 + H % 3 * 4, H * 4),
+        (H // 6 * 2 + H // 3 % 2, H // 3),
+        (H // 3 % 2 * 3 + H % 3, H % 6),
+        (H - H // 4 * 4, H % 4),
+        (H // 3 - H // 6 * 2, H // 3 % 2),
+        ((H * 5 + J) // 4 * 4 + (H * 5 + J) % 4, H * 5 + J),
+        ((H // 3 + 5) // 2 * 2 + (H // 3 + 5) % 2, H // 3 + 5),
     ],
 )
 def test_recombination(before: UOp, after: UOp) -> None:
@@ -216,7 +222,13 @@ def test_recombination(before: UOp, after: UOp) -> None:
 
 @pytest.mark.parametrize(
     "near_miss",
-    [I // 3 * 3 + I % 4, I // 3 * 3 + J % 3, I // 3 * 2 + I % 3, I - I // 4 * 3, I // 3 - I // 7 * 2],
+    [
+        H // 3 * 3 + H % 4,
+        H // 3 * 3 + J % 3,
+        H // 3 * 2 + H % 3,
+        H - H // 4 * 3,
+        H // 3 - H // 7 * 2,
+    ],
 )
 def test_recombination_near_misses(near_miss: UOp) -> None:
     after = rewritten(near_miss)
@@ -236,8 +248,8 @@ def test_recombination_near_misses(near_miss: UOp) -> None:
         ((J * 4 + K) % 4, K),
         ((J * 4 + K) // 8, J // 2),
         ((J * 4 + K) % 8, J % 2 * 4 + K),
-        ((I * 6 + 4) // 4, (I * 3 + 2) // 2),  # a common factor
-        ((I * 6 + 4) % 4, (I * 3 + 2) % 2 * 2),
+        ((H * 6 + 4) // 4, (H * 3 + 2) // 2),  # a common factor
+        ((H * 6 + 4) % 4, (H * 3 + 2) % 2 * 2),
         (U // 3 // 4, U // 12),
         ((U // 3 + 2) // 4, (U + 6) // 12),
         (U % 12 % 4, U % 4),
@@ -247,8 +259,8 @@ def test_recombination_near_misses(near_miss: UOp) -> None:
         ((U + 7) % 4, (U + 3) % 4),
         (U // -3, -U // 3),
         (U % -3, -(-U % 3)),
-        ((I - 30) % 40, I + 10),  # one period below
-        ((I - 30) // 40, UOp.const(X, -1)),
+        ((H - 30) % 40, H + 10),  # one period below
+        ((H - 30) // 40, UOp.const(X, -1)),
         ((J * 9 + K) // 10, (J * 9 + K) // 10),
         ((J * 9 + T + 7) // 10, J),  # 9*j = 10*j - j, 0 <= t + 7 - j < 10
         ((J * 9 + T + 7) % 10, T + 7 - J),
@@ -260,7 +272,7 @@ def test_division(before: UOp, after: UOp) -> None:
 
 @pytest.mark.parametrize(
     "node",
-    [U // 4, U % 4, (J * 9 + K) // 10, (U * 3 + V) // 4, U // 0, U % 0, I // J, (U // 3 + V) // 4],
+    [U // 4, U % 4, (J * 9 + K) // 10, (U * 3 + V) // 4, U // 0, U % 0, H // J, (U // 3 + V) // 4],
 )
 def test_division_near_misses(node: UOp) -> None:
     assert DIV.rewrite(node) is None
@@ -336,9 +348,7 @@ SMALL = st.integers(-12, 12)
     st.integers(-40, 40),
     st.integers(1, 24),
 )
-def test_any_affine_numerator(
-    terms: list[tuple[int, int, int]], offset: int, divisor: int
-) -> None:
+def test_any_affine_numerator(terms: list[tuple[int, int, int]], offset: int, divisor: int) -> None:
     variables = [
         (c, UOp.define_var(f"v{i}", low, low + span)) for i, (c, low, span) in enumerate(terms)
     ]
@@ -364,30 +374,30 @@ def test_any_affine_numerator(
         (J * 4 + K <= 8, J * 4 + K < 9),
         (J * 4 < 9, J < 3),
         (J * 4 >= 9, J >= 3),
-        (I // 3 < 2, I < 6),
-        (I // 3 >= 2, I >= 6),
-        (I > J, J < I),
-        (J >= I, I <= J),
-        (-I < -3, I >= 4),
-        (-I <= -3, I >= 3),
-        (I + 3 < J, I < J - 3),
-        (I * 2 + 4 < J * 2, I + 2 < J),
-        ((I * 4 + 2).eq(8), UOp.const(dtypes.bool_, False)),
-        ((I * 4 + 4).eq(8), I.eq(1)),
-        ((I * 4 + 4).ne(8), I.ne(1)),
-        (I + 5 < I + 6, UOp.const(dtypes.bool_, True)),
+        (H // 3 < 2, H < 6),
+        (H // 3 >= 2, H >= 6),
+        (H > J, J < H),
+        (J >= H, H <= J),
+        (-H < -3, H >= 4),
+        (-H <= -3, H >= 3),
+        (H + 3 < J, H < J - 3),
+        (H * 2 + 4 < J * 2, H + 2 < J),
+        ((H * 4 + 2).eq(8), UOp.const(dtypes.bool_, False)),
+        ((H * 4 + 4).eq(8), H.eq(1)),
+        ((H * 4 + 4).ne(8), H.ne(1)),
+        (H + 5 < H + 6, UOp.const(dtypes.bool_, True)),
         (U + 5 < U + 6, UOp.const(dtypes.bool_, True)),
         ((U + 5).eq(U + 6), UOp.const(dtypes.bool_, False)),
         (J < 8, UOp.const(dtypes.bool_, True)),
         (J >= 8, UOp.const(dtypes.bool_, False)),
-        (UOp.const(X, 3) > I, I < 3),
+        (UOp.const(X, 3) > H, H < 3),
     ],
 )
 def test_comparison(before: UOp, after: UOp) -> None:
     assert rewritten(before) is rewritten(after)
 
 
-@pytest.mark.parametrize("node", [I < J, I >= 3, I.eq(3), U < V, U < 3, J * 4 + K < 9, I < J * 2])
+@pytest.mark.parametrize("node", [H < J, H >= 3, H.eq(3), U < V, U < 3, J * 4 + K < 9, H < J * 2])
 def test_comparison_near_misses(node: UOp) -> None:
     assert COMPARE.rewrite(node) is None
 
@@ -409,26 +419,26 @@ def test_a_loop_stays_below_an_end_that_is_no_constant() -> None:
 
 
 def test_extreme() -> None:
-    assert EXTREME.rewrite((I + 1).maximum(I)) is I + 1
-    assert EXTREME.rewrite((I + 1).minimum(I)) is I
+    assert EXTREME.rewrite((H + 1).maximum(H)) is H + 1
+    assert EXTREME.rewrite((H + 1).minimum(H)) is H
     assert EXTREME.rewrite(J.maximum(7)) is UOp.const(X, 7)
     assert EXTREME.rewrite(J.maximum(6)) is None
     assert EXTREME.rewrite(J.minimum(K)) is None
 
 
 def test_chains_of_and_and_or() -> None:
-    assert AND.rewrite((I < 5) & (I < 3)) is (I < 3)
-    assert AND.rewrite((I < 5) & (J < 3) & (I < 3)) is (J < 3) & (I < 3)
-    assert AND.rewrite((I >= 5) & (J < 3) & (I >= 3)) is (I >= 5) & (J < 3)
-    assert AND.rewrite((I < 5) & (I >= 5)).arg is False
-    assert AND.rewrite((I < J) & (K < 2) & (I >= J)).arg is False
-    assert AND.rewrite((I < 5) & (I >= 4)) is None
-    assert AND.rewrite((I < 5) & (J < 3)) is None
-    assert OR.rewrite((I < 5) | (I < 3)) is (I < 5)
-    assert OR.rewrite((I < 5) | (I >= 5)).arg is True
-    assert OR.rewrite((I < 5) | (I >= 6)) is None
+    assert AND.rewrite((H < 5) & (H < 3)) is (H < 3)
+    assert AND.rewrite((H < 5) & (J < 3) & (H < 3)) is (J < 3) & (H < 3)
+    assert AND.rewrite((H >= 5) & (J < 3) & (H >= 3)) is (H >= 5) & (J < 3)
+    assert AND.rewrite((H < 5) & (H >= 5)).arg is False
+    assert AND.rewrite((H < J) & (K < 2) & (H >= J)).arg is False
+    assert AND.rewrite((H < 5) & (H >= 4)) is None
+    assert AND.rewrite((H < 5) & (J < 3)) is None
+    assert OR.rewrite((H < 5) | (H < 3)) is (H < 5)
+    assert OR.rewrite((H < 5) | (H >= 5)).arg is True
+    assert OR.rewrite((H < 5) | (H >= 6)) is None
     p = unknown(0, dtypes.bool_)
-    assert AND.rewrite(p & (I < 5) & ~p).arg is False
-    assert OR.rewrite(p | (I < 5) | p) is p | (I < 5)
+    assert AND.rewrite(p & (H < 5) & ~p).arg is False
+    assert OR.rewrite(p | (H < 5) | p) is p | (H < 5)
     x = unknown(0, dtypes.float32)
     assert AND.rewrite((x < 1.0) & (x >= 1.0)) is None, "NaN is neither, but is not decided here"

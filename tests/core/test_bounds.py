@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from morok.dtype import DType, dtypes
-from morok.ir import AxisType, DeviceSpec, Invalid, Ops, ReduceOp, UOp
-from morok.ir.interpret import numeric
+from morok.ir import AxisType, DeviceSpec, Invalid, Ops, ReduceOp, UOp, numeric
 
 X = dtypes.index
 ENDS = {

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+
 from morok.dtype import DType, dtypes
-from morok.ir import GroupOp, Invalid, Ops, UOp
-from morok.ir.interpret import numeric
+from morok.ir import GroupOp, Invalid, Ops, UOp, numeric
 
 LANES = 48
 SPECIAL = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, 2.0, 3.0, -2.5, 1.5, 1e-8, 300.0)
@@ -115,7 +115,9 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return ((a == b) & signs) | (np.isnan(a) & np.isnan(b))
 
 
-def assert_equal(before: UOp, after: UOp, given: Mapping[UOp, np.ndarray], note: object = "") -> None:
+def assert_equal(
+    before: UOp, after: UOp, given: Mapping[UOp, np.ndarray], note: object = ""
+) -> None:
     """Wherever `before` means something, `after` is the same value, within its bounds."""
     x, y = evaluate(before, given), evaluate(after, given)
     assert before.dtype is after.dtype, note

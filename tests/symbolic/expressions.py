@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 
 import numpy as np
+
 from morok.dtype import DType, dtypes, max_value, min_value
 from morok.ir import AxisType, UOp
 from tests.symbolic.evaluation import loaded
@@ -119,8 +120,10 @@ def expression(rng: random.Random, dtype: DType, others: Sequence[DType], depth:
     if choice < 0.4:
         return (a // b) * b + a % b
     return rng.choice(  # type: ignore[no-any-return]
-        (a.__add__, a.__sub__, a.__mul__, a.__floordiv__, a.__mod__, a.idiv, a.mod)
-        + (a.maximum, a.minimum, a.__and__, a.__or__, a.__xor__, b.__sub__)
+        (
+            *(a.__add__, a.__sub__, a.__mul__, a.__floordiv__, a.__mod__, a.idiv, a.mod),
+            *(a.maximum, a.minimum, a.__and__, a.__or__, a.__xor__, b.__sub__),
+        )
     )(b)
 
 

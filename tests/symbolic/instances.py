@@ -1,4 +1,4 @@
-"""Expressions that a data rule is about: built from its left side, and mutants that it is not about."""
+"""Instances of the left side of a data rule, and mutants that nearly are instances."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def defined(op: Ops, dtype: DType) -> bool:
     return op not in (BITWISE if dtype.kind == "f" else OF_FLOAT)
 
 
-class Mismatch(Exception):
+class MismatchError(Exception):
     """The choices made so far do not give a well-formed expression."""
 
 
@@ -99,33 +99,33 @@ class Builder:
         if isinstance(term, Literal):
             return self.literal(term, dtype)
         if not isinstance(term, Apply):
-            raise Mismatch
+            raise MismatchError
         if id(term) not in self.built:
             self.built[id(term)] = self.apply(term, dtype)
         return self.checked(self.built[id(term)], dtype)
 
     def checked(self, node: UOp, dtype: DType) -> UOp:
         if node.dtype is not dtype:
-            raise Mismatch
+            raise MismatchError
         return node
 
     def literal(self, term: Literal, dtype: DType) -> UOp:
         value = term.value
         if isinstance(value, bool) != (dtype.kind == "b") and not term.numeric:
-            raise Mismatch
+            raise MismatchError
         if isinstance(value, float) and dtype.kind != "f":
-            raise Mismatch
+            raise MismatchError
         if value < 0 and dtype.kind == "u":
-            raise Mismatch
+            raise MismatchError
         return UOp.const(dtype, value)
 
     def apply(self, term: Apply, dtype: DType) -> UOp:
         if term.op is Ops.CONST and term.attr is Invalid and dtype is dtypes.index:
             return UOp.const(dtype, Invalid)
         if isinstance(term.target, DType) and term.target is not dtype:
-            raise Mismatch
+            raise MismatchError
         if not defined(term.op, dtype):
-            raise Mismatch
+            raise MismatchError
         src = tuple(
             self.term(part, wanted)
             for part, wanted in zip(term.src, self.operands(term, dtype), strict=True)
@@ -137,10 +137,10 @@ class Builder:
     def operands(self, term: Apply, dtype: DType) -> list[DType]:
         """The dtypes of the operands of an op with a result of `dtype`."""
         if term.op not in GroupOp.Elementwise:
-            raise Mismatch
+            raise MismatchError
         if OPS[term.op].comparison:
             if dtype is not dtypes.bool_:
-                raise Mismatch
+                raise MismatchError
             return [self.known(term) or self.rng.choice(NUMBERS)] * 2
         if term.op is Ops.WHERE:
             return [dtypes.bool_, dtype, dtype]
@@ -180,7 +180,7 @@ def attempts(rule: Rule, seed: int, tries: int, mutate: bool = False) -> Iterato
                 if isinstance(left.target, DType):
                     subject = left.target
                 yield builder.apply(left, subject)
-        except Mismatch:
+        except MismatchError:
             pass
         size = max(size, builder.place)
 

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+
 from morok.dtype import dtypes
 from morok.ir import AxisType, Ops, UOp
 from tests.symbolic.evaluation import assert_equal, evaluate, loaded
@@ -162,7 +163,7 @@ def test_windows_over_one_merged_loop(row: int, kernel: int, stride: int, dilati
 
 @pytest.mark.parametrize(("row", "pad", "count"), [(32, 2, 3), (16, 6, 2), (7, 1, 5), (64, 3, 4)])
 def test_rows_read_in_rows_of_another_length(row: int, pad: int, count: int) -> None:
-    """c*row + h + p = c*(row + pad) + (h + p - c*pad), which is row c where that stays inside it."""
+    """c*row + h + p = c*(row + pad) + (h + p - c*pad): row c where the rest stays inside it."""
     p = (count - 1) * pad
     c, h = loop(count, 0), loop(row + pad - p, 1)
     flat = c * row + h + p

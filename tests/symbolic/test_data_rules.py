@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from morok.ir import GroupOp, Rule
 from morok.ir.terms import Apply, walk
 from morok.symbolic import sym

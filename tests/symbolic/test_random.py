@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from morok.dtype import dtypes
 from morok.ir import UOp, graph_rewrite
 from morok.symbolic import sym, symbolic

@@ -1,0 +1,1 @@
+"""Canonical sums of index arithmetic. Registers native rules; no Python face."""

@@ -1,0 +1,1 @@
+"""Affine forms and values that are no constants. Registers native rules; no Python face."""

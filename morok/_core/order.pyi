@@ -1,0 +1,1 @@
+"""The order of commutative operands. Registers native rules; no Python face."""
