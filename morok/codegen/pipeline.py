@@ -21,8 +21,7 @@ from morok.codegen.expander import add_local_buffers, expander, post_opt_symboli
 from morok.codegen.linearize import add_ifs, control_flow, final_rewrite, linearize
 from morok.codegen.lower_index import lower_index_dtype, post_index_symbolic
 from morok.errors import InvalidGraphError
-from morok.ir import Ops, Renderer, UOp, graph_rewrite
-from morok.ir.verify import Level, check_stage
+from morok.ir import Level, Ops, Renderer, UOp, check_stage, graph_rewrite
 
 __all__ = ["PIPELINE", "Stage", "run_pipeline", "watch_stages"]
 

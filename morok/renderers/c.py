@@ -152,9 +152,9 @@ class CRenderer(CExpressions):
     def named_value(self, ctx: Context, node: UOp, name: str) -> None:
         """Keeps a vector that is read once and used often in its register: gcc would rather read it
         again with every multiplication."""
-        often = node.op is Ops.LOAD and ctx.uses.get(node, 0) > 1 and ctx.depth > 1
-        often = often and not is_register(node.src[0])
-        if often and node.dtype.count > 1 and self.register_class is not None:
+        size = ctx.held[node].itemsize if node.op is Ops.LOAD else 0
+        often = size >= 16 and ctx.uses.get(node, 0) > 1 and ctx.depth > 1
+        if often and not is_register(node.src[0]) and self.register_class is not None:
             ctx.emit(f'__asm__("" : "+{self.register_class}"({name}));')
 
     # ---- statements ------------------------------------------------------------------------------

@@ -93,11 +93,10 @@ def compared(stem: str, dtype: DType, features: frozenset[str]) -> Helper | None
 
 def _x86_extreme(stem: str, dtype: DType, features: frozenset[str]) -> str | None:
     width = _x86_vector(dtype)
-    if dtype.kind != "f" or {"": "sse2", "256": "avx", "512": "avx512f"}.get(width) not in features:
+    if dtype.kind != "f" or {"": "sse2", "256": "avx"}.get(width) not in features:
         return None
     kind = "ps" if dtype.bits == 32 else "pd"
-    name = f"__builtin_ia32_{'min' if stem == 'lesser' else 'max'}{kind}{width}"
-    return f"{name}_mask(a, b, a, -1, 4)" if width == "512" else f"{name}(a, b)"
+    return f"__builtin_ia32_{'min' if stem == 'lesser' else 'max'}{kind}{width}(a, b)"
 
 
 @cache
@@ -197,23 +196,28 @@ def _x86_vector(dtype: DType) -> str:
     return {128: "", 256: "256", 512: "512"}.get(dtype.bits * dtype.count, "-")
 
 
+def _clang(builtin: str, clang: str, gcc: str) -> str:
+    """Statements with clang's `builtin` where the compiler has it, else gcc's way."""
+    return f"#if __has_builtin({builtin})\n{clang}\n#else\n{gcc}\n#endif"
+
+
 @cache
 def fma(dtype: DType, features: frozenset[str]) -> Helper:
-    """a*b + c with one rounding."""
+    """a*b + c of vectors with one rounding."""
     value = vector_name(dtype)
     params = f"{value} a, {value} b, {value} c"
     scalar = "__builtin_fmaf" if dtype.bits == 32 else "__builtin_fma"
     kind = "ps" if dtype.bits == 32 else "pd"
     width = _x86_vector(dtype)
-    if dtype.count == 1:
-        body = f"return {scalar}(a, b, c);"
-    elif "fma" in features and width in ("", "256"):
-        body = f"return __builtin_ia32_vfmadd{kind}{width}(a, b, c);"
+    if "fma" in features and width in ("", "256"):
+        gcc = f"return __builtin_ia32_vfmadd{kind}{width}(a, b, c);"
     elif "avx512f" in features and width == "512":
-        body = f"return __builtin_ia32_vfmadd{kind}512_mask(a, b, c, -1, 4);"
+        gcc = f"return __builtin_ia32_vfmadd{kind}512_mask(a, b, c, -1, 4);"
     else:
         lanes = _lanes(dtype, lambda i: f"{scalar}(a[{i}], b[{i}], c[{i}])")
-        body = f"return ({value}){{{lanes}}};"
+        gcc = f"return ({value}){{{lanes}}};"
+    builtin = "__builtin_elementwise_fma"
+    body = _clang(builtin, f"return {builtin}(a, b, c);", gcc)
     return _function("fma", (dtype,), dtype, params, body)
 
 
@@ -225,11 +229,13 @@ def sqrt(dtype: DType, features: frozenset[str]) -> Helper:
     kind = "ps" if dtype.bits == 32 else "pd"
     width = _x86_vector(dtype)
     if (width == "" and "sse2" in features) or (width == "256" and "avx" in features):
-        body = f"return __builtin_ia32_sqrt{kind}{width}(a);"
+        gcc = f"return __builtin_ia32_sqrt{kind}{width}(a);"
     elif width == "512" and "avx512f" in features:
-        body = f"return __builtin_ia32_sqrt{kind}512_mask(a, a, -1, 4);"
+        gcc = f"return __builtin_ia32_sqrt{kind}512_mask(a, a, -1, 4);"
     else:
-        body = f"return ({value}){{{_lanes(dtype, lambda i: f'{scalar}(a[{i}])')}}};"
+        gcc = f"return ({value}){{{_lanes(dtype, lambda i: f'{scalar}(a[{i}])')}}};"
+    builtin = "__builtin_elementwise_sqrt"
+    body = _clang(builtin, f"return {builtin}(a);", gcc)
     return _function("sqrt", (dtype,), dtype, f"{value} a", body)
 
 
@@ -322,47 +328,58 @@ tiny.value += 0.5f;
 return (uint16_t)(sign | (tiny.bits - 0x3f000000u));"""
 
 
+def _clang_halves(count: int, to_float: bool) -> str:
+    """clang has the type, and makes the instruction of a conversion."""
+    if count == 1:
+        union = "union { uint16_t bits; _Float16 value; } h"
+        body = f"{union} = {{a}};\nreturn (float)h.value;"
+        back = f"{union};\nh.value = (_Float16)a;\nreturn h.bits;"
+        return body if to_float else back
+    half = f"typedef _Float16 halves __attribute__((vector_size({2 * count})));"
+    result, source = (f"f32x{count}", "(halves)a") if to_float else ("halves", "a")
+    value = f"__builtin_convertvector({source}, {result})"
+    return f"{half}\nreturn {value if to_float else f'(u16x{count}){value}'};"
+
+
 @cache
 def half_to_float(count: int, features: frozenset[str]) -> Helper:
     """float16 bits to float32."""
     source, target = dtypes.uint16.vec(count), dtypes.float32.vec(count)
-    short8 = dtypes.int16.vec(8)
-    name = vector_name(short8)
-    if "f16c" not in features:
-        body = _HALF_TO_FLOAT
-    elif count == 4:
-        lanes = _lanes(source, lambda i: f"a[{i}]")
-        body = f"return __builtin_ia32_vcvtph2ps(({name}){{{lanes}}});"
-    elif count == 8:
-        body = f"return __builtin_ia32_vcvtph2ps256(({name})a);"
-    else:
-        body = f"return __builtin_ia32_vcvtph2ps(({name}){{(int16_t)a}})[0];"
-    if count == 1 or ("f16c" in features and count in (4, 8)):
-        return _function(
-            "half_to", (target,), target, f"{vector_name(source)} a", body, source, short8
-        )
-    return _by_lanes(half_to_float(1, features), "half_to", source, target)
+    if count > 1 and ("f16c" not in features or count not in (4, 8)):
+        return _by_lanes(half_to_float(1, features), "half_to", source, target)
+    name = vector_name(dtypes.int16.vec(8))
+    lanes = _lanes(source, lambda i: f"a[{i}]") if count > 1 else "(int16_t)a"
+    gcc = {
+        1: f"return __builtin_ia32_vcvtph2ps(({name}){{{lanes}}})[0];",
+        4: f"return __builtin_ia32_vcvtph2ps(({name}){{{lanes}}});",
+        8: f"return __builtin_ia32_vcvtph2ps256(({name})a);",
+    }[count]
+    body = _HALF_TO_FLOAT
+    if "f16c" in features:
+        body = f"#ifdef __clang__\n{_clang_halves(count, True)}\n#else\n{gcc}\n#endif"
+    uses = (source, dtypes.int16.vec(8), dtypes.uint32)
+    return _function("half_to", (target,), target, f"{vector_name(source)} a", body, *uses)
 
 
 @cache
 def float_to_half(count: int, features: frozenset[str]) -> Helper:
     """float32 to float16 bits, rounded to nearest even."""
     source, target = dtypes.float32.vec(count), dtypes.uint16.vec(count)
+    if count > 1 and ("f16c" not in features or count not in (4, 8)):
+        return _by_lanes(float_to_half(1, features), "half_of", source, target)
     float4, short8 = dtypes.float32.vec(4), dtypes.int16.vec(8)
-    if "f16c" not in features:
-        body = _FLOAT_TO_HALF
-    elif count == 4:
-        lanes = _lanes(target, lambda i: f"(uint16_t)r[{i}]")
-        body = f"""{vector_name(short8)} r = __builtin_ia32_vcvtps2ph(a, 0);
-return ({vector_name(target)}){{{lanes}}};"""
-    elif count == 8:
-        body = f"return ({vector_name(target)})__builtin_ia32_vcvtps2ph256(a, 0);"
-    else:
-        body = f"return (uint16_t)__builtin_ia32_vcvtps2ph(({vector_name(float4)}){{a}}, 0)[0];"
-    if count == 1 or ("f16c" in features and count in (4, 8)):
-        uses = (source, short8, float4, dtypes.uint32)
-        return _function("half_of", (source,), target, f"{vector_name(source)} a", body, *uses)
-    return _by_lanes(float_to_half(1, features), "half_of", source, target)
+    lanes = _lanes(target, lambda i: f"(uint16_t)r[{i}]")
+    gcc = {
+        1: f"return (uint16_t)__builtin_ia32_vcvtps2ph(({vector_name(float4)}){{a}}, 0)[0];",
+        4: f"{vector_name(short8)} r = __builtin_ia32_vcvtps2ph(a, 0);\n"
+        f"return ({vector_name(target)}){{{lanes}}};",
+        8: f"return ({vector_name(target)})__builtin_ia32_vcvtps2ph256(a, 0);",
+    }[count]
+    body = _FLOAT_TO_HALF
+    if "f16c" in features:
+        body = f"#ifdef __clang__\n{_clang_halves(count, False)}\n#else\n{gcc}\n#endif"
+    uses = (source, short8, float4, dtypes.uint32)
+    return _function("half_of", (source,), target, f"{vector_name(source)} a", body, *uses)
 
 
 def _by_lanes(scalar: Helper, stem: str, source: DType, target: DType, params: int = 1) -> Helper:
@@ -423,9 +440,12 @@ def stream(dtype: DType, features: frozenset[str]) -> Helper | None:
         return None
     doubles = dtypes.float64.vec(dtype.itemsize // 8)
     name = helper_name("stream", dtype)
+    gcc = f"  __builtin_ia32_movntpd{width}(p, ({vector_name(doubles)})v);"
+    builtin = "__builtin_nontemporal_store"
+    store = _clang(builtin, f"  {builtin}(v, ({vector_name(dtype)} *)p);", gcc)
     text = f"""static inline void {name}(void *p, {vector_name(dtype)} v) {{
   if (((__UINTPTR_TYPE__)p & {dtype.itemsize - 1}) == 0)
-    __builtin_ia32_movntpd{width}(p, ({vector_name(doubles)})v);
+{store}
   else
     *({unaligned(dtype)} *)p = v;
 }}"""

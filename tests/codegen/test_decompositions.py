@@ -10,8 +10,7 @@ import pytest
 from morok.codegen import decompose, decompositions
 from morok.codegen.branches import branch_around
 from morok.dtype import AddrSpace, DType, dtypes
-from morok.ir import Capability, GroupOp, KernelInfo, Ops, UOp, graph_rewrite
-from morok.ir.verify import Level, verify
+from morok.ir import Capability, GroupOp, KernelInfo, Level, Ops, UOp, graph_rewrite, verify
 from tests.codegen.compiled import renderer
 from tests.codegen.numpy_eval import evaluate
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,9 +14,7 @@ from morok._core import toposort
 from morok.codegen import add_ifs, control_flow, final_rewrite, linearize, run_pipeline
 from morok.dtype import AddrSpace, DType, dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import AxisId, AxisType, KernelInfo, Ops, UOp
-from morok.ir.interpret import interpret_linear
-from morok.ir.verify import Level, verify
+from morok.ir import AxisId, AxisType, KernelInfo, Level, Ops, UOp, interpret_linear, verify
 from tests.codegen.compiled import renderer
 from tests.codegen.kernels import CASES, run
 

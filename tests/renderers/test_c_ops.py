@@ -11,8 +11,7 @@ import pytest
 from morok.codegen import get_program
 from morok.dtype import DType, dtypes, max_value, min_value, to_numpy
 from morok.float_format import FORMATS
-from morok.ir import AxisType, KernelInfo, Ops, UOp
-from morok.ir.interpret import interpret_kernel
+from morok.ir import AxisType, KernelInfo, Ops, UOp, interpret_kernel
 from morok.optimizer import parse_opts, prepare, replay
 from morok.renderers import CRenderer
 from tests.codegen.compiled import build, launch, renderer
@@ -172,7 +171,7 @@ def check(
 LOOSE = frozenset({"MAX", "MIN", "SIGN", "WHERE"})
 
 
-@pytest.mark.parametrize("dtype", (*dtypes.ints, dtypes.bool, *FLOATS), ids=str)
+@pytest.mark.parametrize("dtype", [*dtypes.ints, dtypes.bool, *FLOATS], ids=str)
 def test_ops(dtype: DType) -> None:
     check(dtype, dtype, ops_of(dtype), LOOSE)
 

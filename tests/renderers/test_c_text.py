@@ -12,8 +12,9 @@ from morok.codegen import (
     get_program,
     launch_extent,
     linearize,
+    scratch_bytes,
+    variable_names,
 )
-from morok.codegen import scratch_bytes, variable_names
 from morok.dtype import AddrSpace, DType, dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import AxisId, AxisType, KernelInfo, Ops, UOp
