@@ -221,7 +221,7 @@ cdef int _rule_extreme(CNode *root, CNode **out) except -1:
 cdef struct Clause:
     CNode *node  # the clause; NULL = dropped
     CNode *left  # for a comparison with a constant: its left side, else NULL
-    bint below  # left < limit, else left >= limit
+    uint8_t kind  # and its meaning: B_LT, B_GE, B_EQ or B_NE
     int64_t limit  # the constant
 
 
@@ -251,10 +251,10 @@ cdef int _flatten(CNode *root, Clause *clauses) noexcept:
         c.node = x
         c.left = NULL
         kind = OPS[x.op].bounds_kind
-        if (kind == B_LT or kind == B_GE) and counts_as_int(x.src[0].dtype):
+        if kind in (B_LT, B_GE, B_EQ, B_NE) and counts_as_int(x.src[0].dtype):
             if const_value(x.src[1], &c.limit):
                 c.left = x.src[0]
-                c.below = kind == B_LT
+                c.kind = kind
     return n
 
 
@@ -271,21 +271,45 @@ cdef bint _opposite(CNode *a, CNode *b) noexcept:
 
 cdef int _pair(Clause *a, Clause *b, bint conjunction) noexcept:
     """What two clauses say together: 1 a is enough, 2 b is enough, 3 all is decided, 0 nothing."""
+    cdef int verdict
     if a.node == b.node:
         return 1
     if _opposite(a.node, b.node):
         return 3
     if a.left == NULL or a.left != b.left:
         return 0
-    if a.below == b.below:
+    if a.kind == B_EQ or (a.kind == B_NE and b.kind != B_EQ):
+        return _point(a, b, conjunction)
+    if b.kind == B_EQ or b.kind == B_NE:
+        verdict = _point(b, a, conjunction)
+        return 3 - verdict if verdict == 1 or verdict == 2 else verdict
+    if a.kind == b.kind:
         # x < 3 and x < 5: the first; x < 3 or x < 5: the second; the other way round for >=
-        return 1 if (a.limit <= b.limit) == (a.below == conjunction) else 2
-    if not a.below:
+        return 1 if (a.limit <= b.limit) == ((a.kind == B_LT) == conjunction) else 2
+    if a.kind == B_GE:
         a, b = b, a
     # a: left < a.limit, b: left >= b.limit
     if conjunction:
         return 3 if b.limit >= a.limit else 0
     return 3 if b.limit <= a.limit else 0
+
+
+cdef int _point(Clause *a, Clause *b, bint conjunction) noexcept:
+    """The verdict for an a that is left == limit or left != limit, and any b of the same left."""
+    cdef bint holds
+    if b.kind == B_LT:
+        holds = a.limit < b.limit
+    elif b.kind == B_GE:
+        holds = a.limit >= b.limit
+    else:
+        holds = (a.limit == b.limit) == (b.kind == B_EQ)
+    if a.kind == B_EQ:
+        if conjunction:
+            return 1 if holds else 3
+        return 2 if holds else 0
+    if conjunction:
+        return 0 if holds else 2
+    return 3 if holds else 1
 
 
 cdef int _chain(CNode *root, bint conjunction, CNode **out) except -1:

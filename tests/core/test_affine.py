@@ -20,7 +20,7 @@ X = dtypes.index
 BIG = 2**62
 
 
-def rules(name: str, native: str, ops: object, dtype: str) -> RuleSet:
+def rules(name: str, native: str, ops: object, dtype: str | None = None) -> RuleSet:
     made = RuleSet(name)
     made.native(native, ops=ops, dtype=dtype)  # type: ignore[arg-type]
     return made
@@ -33,6 +33,7 @@ COMPARE = rules("compare", "affine.compare", GroupOp.Comparison, "iux")
 EXTREME = rules("extreme", "affine.extreme", (Ops.MAX, Ops.MIN), "iux")
 AND = rules("and", "affine.and", (Ops.AND,), "b")
 OR = rules("or", "affine.or", (Ops.OR,), "b")
+FOLD = rules("fold", "fold", GroupOp.Elementwise)
 ALL = SUM + DIV + MOD + COMPARE + EXTREME + AND + OR
 
 
@@ -442,3 +443,26 @@ def test_chains_of_and_and_or() -> None:
     assert OR.rewrite(p | (H < 5) | p) is p | (H < 5)
     x = unknown(0, dtypes.float32)
     assert AND.rewrite((x < 1.0) & (x >= 1.0)) is None, "NaN is neither, but is not decided here"
+
+
+@pytest.mark.parametrize("conjunction", [True, False])
+def test_pairs_of_clauses_by_brute_force(conjunction: bool) -> None:
+    x = UOp.define_var("x", -2, 6)
+    makers = (x.__lt__, x.__ge__, x.eq, x.ne)
+    clauses = [make(limit) for make in makers for limit in range(4)]
+    for a, b in itertools.product(clauses, repeat=2):
+        before = a & b if conjunction else a | b
+        after = (AND if conjunction else OR).rewrite(before)
+        for value in range(-2, 7):
+            point = {x: UOp.const(X, value)}
+            assert truth(before if after is None else after, point) == truth(before, point)
+        if conjunction and not any(truth(before, {x: UOp.const(X, v)}) for v in range(-9, 9)):
+            assert after is not None, "contradictions are found"
+            assert after.arg is False
+        if a is b:
+            assert after is a
+
+
+def truth(node: UOp, point: dict[UOp, UOp]) -> bool:
+    decided = node.substitute(point)
+    return bool(graph_rewrite(decided, ALL + FOLD, name="truth").arg)

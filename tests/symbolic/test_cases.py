@@ -90,6 +90,19 @@ def assert_exact(before: UOp, x: UOp, value: int, after: UOp) -> None:
     assert exact(before) == exact(after)
 
 
+def test_case_23_exact_multiples() -> None:
+    def folded(op: Ops, a: int, b: int) -> int:
+        node = UOp.const(dtypes.int32, a).alu(op, UOp.const(dtypes.int32, b)).simplify()
+        return int(node.arg)
+
+    assert (folded(Ops.FLOORDIV, 110, 55), folded(Ops.FLOORMOD, 110, 55)) == (2, 0)
+    assert folded(Ops.FLOORMOD, 2147483647, 32) == 31
+    for m in range(1, 2001):
+        for k in (1, 2, 55, 1000):
+            assert (folded(Ops.FLOORDIV, k * m, m), folded(Ops.FLOORMOD, k * m, m)) == (k, 0)
+            assert (folded(Ops.IDIV, -k * m, m), folded(Ops.MOD, -k * m, m)) == (-k, 0)
+
+
 @pytest.mark.parametrize(
     ("a", "b", "expected"), [(2_000_000_000, 2_000_000_000, -294967296), (1, 2**31 - 1, -(2**31))]
 )
