@@ -9,7 +9,7 @@ from morok._core.types cimport CNode
 cdef bint is_constant(CNode *n) noexcept
 # the int64 value of an integer or bool constant: 1 = known
 cdef bint const_value(CNode *n, int64_t *value) noexcept
-# the payload of a constant (of its lanes): argument kind and bits; 0 = no constant that fits 64 bits
+# the payload of a constant (of its lanes): argument kind and bits; 0 = none that fits 64 bits
 cdef bint const_payload(CNode *n, uint8_t *akind, int64_t *iarg) noexcept
 # New references; NULL without an exception when the dtype has no such value (make_* only).
 cdef CNode *make_int(uint16_t dtype, int64_t value) except? NULL

@@ -1,7 +1,8 @@
 """Constants: reading and making them.
 
 A constant is a CONST holding a number, or a vector that repeats one: VCONST with equal lanes (the
-canonical form, which is what is made here) or VECTORIZE of one CONST. So rules need no vector twins.
+canonical form, which is what is made here) or VECTORIZE of one CONST. So rules need no vector
+twins.
 """
 
 from cpython.float cimport PyFloat_AS_DOUBLE
@@ -80,7 +81,9 @@ cdef bint is_constant(CNode *n) noexcept:
     cdef int64_t iarg = 0
     if n.op == OP_CONST:
         # a big int is a number too; a shape or Invalid is none
-        return n.akind != ARG_NONE and (n.akind != ARG_OBJECT or type((<ArgRecord>n.arg).value) is int)
+        if n.akind == ARG_OBJECT:
+            return type((<ArgRecord>n.arg).value) is int
+        return n.akind != ARG_NONE
     return const_payload(n, &akind, &iarg)
 
 
@@ -107,15 +110,15 @@ cdef CNode *splat(uint16_t dtype, CNode *lane) except NULL:
 
 cdef CNode *_repeat(uint16_t dtype, CNode *lane) except NULL:
     """As `splat`, but consumes the reference to `lane`."""
-    cdef object held
+    cdef object _held
     if DTYPES[dtype].count == 1:
         return lane
-    held = take(lane)
+    _held = take(lane)
     return splat(dtype, lane)
 
 
 cdef CNode *make_float(uint16_t scalar, double value) except NULL:
-    """The CONST of a scalar float dtype; `value` is one of its values. Every NaN becomes one NaN."""
+    """The CONST of a scalar float dtype; `value` is one of its values. All NaNs become one."""
     cdef int64_t bits
     if value != value:
         bits = 0x7FF8000000000000

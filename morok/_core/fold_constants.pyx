@@ -64,10 +64,11 @@ cdef enum Fold:
     FLOORMOD
 
 _NAMES = {
-    "CAST": CASTS, "BITCAST": BITCASTS, "ADD": ADD, "SUB": SUB, "MUL": MUL, "FDIV": FDIV, "MAX": MAX, "MIN": MIN,
-    "LT": LT, "LE": LE, "GT": GT, "GE": GE, "EQ": EQ, "NE": NE, "NEG": NEG, "ABS": ABS, "SQUARE": SQUARE,
-    "SQRT": SQRT, "RECIPROCAL": RECIPROCAL, "TRUNC": TRUNC, "FLOOR": FLOOR, "CEIL": CEIL, "ROUND": ROUND, "AND": AND,
-    "OR": OR, "XOR": XOR, "NOT": NOT, "SHL": SHL, "SHR": SHR, "FLOORDIV": FLOORDIV, "FLOORMOD": FLOORMOD,
+    "CAST": CASTS, "BITCAST": BITCASTS, "ADD": ADD, "SUB": SUB, "MUL": MUL, "FDIV": FDIV,
+    "MAX": MAX, "MIN": MIN, "LT": LT, "LE": LE, "GT": GT, "GE": GE, "EQ": EQ, "NE": NE,
+    "NEG": NEG, "ABS": ABS, "SQUARE": SQUARE, "SQRT": SQRT, "RECIPROCAL": RECIPROCAL,
+    "TRUNC": TRUNC, "FLOOR": FLOOR, "CEIL": CEIL, "ROUND": ROUND, "AND": AND, "OR": OR,
+    "XOR": XOR, "NOT": NOT, "SHL": SHL, "SHR": SHR, "FLOORDIV": FLOORDIV, "FLOORMOD": FLOORMOD,
     "IDIV": FLOORDIV, "MOD": FLOORMOD, "SIGN": INTEGERS,
 }
 cdef uint8_t _fold[128]  # Fold of each op
@@ -75,7 +76,7 @@ cdef bint _known = False
 
 
 cdef int _learn() except -1:
-    """Ask the op table for the numbers of the ops; it is registered after this module is imported."""
+    """Ask the op table for op numbers; it is registered after this module is imported."""
     global _known
     cdef int op
     for op in range(128):
@@ -86,7 +87,7 @@ cdef int _learn() except -1:
     return 0
 
 
-# ---- floats ---------------------------------------------------------------------------------------
+# ---- floats --------------------------------------------------------------------------------------
 
 cdef inline double _double(CNode *n) noexcept:
     cdef double d
@@ -97,19 +98,32 @@ cdef inline double _double(CNode *n) noexcept:
 cdef bint _float_arithmetic(uint8_t f, bint single, double a, double b, double *r) noexcept:
     """One operation rounded to float64, or float32 if `single`. False: not folded."""
     cdef float x = <float>a, y = <float>b
-    if f == ADD: r[0] = <double>(x + y) if single else a + b
-    elif f == SUB: r[0] = <double>(x - y) if single else a - b
-    elif f == MUL: r[0] = <double>(x * y) if single else a * b
-    elif f == FDIV: r[0] = <double>(x / y) if single else a / b
-    elif f == SQUARE: r[0] = <double>(x * x) if single else a * a
-    elif f == RECIPROCAL: r[0] = <double>(<float>1 / x) if single else 1 / a
-    elif f == SQRT: r[0] = <double>sqrtf(x) if single else sqrt(a)
-    elif f == NEG: r[0] = -a
-    elif f == ABS: r[0] = fabs(a)
-    elif f == TRUNC: r[0] = trunc(a)
-    elif f == FLOOR: r[0] = floor(a)
-    elif f == CEIL: r[0] = ceil(a)
-    elif f == ROUND: r[0] = rint(a)
+    if f == ADD:
+        r[0] = <double>(x + y) if single else a + b
+    elif f == SUB:
+        r[0] = <double>(x - y) if single else a - b
+    elif f == MUL:
+        r[0] = <double>(x * y) if single else a * b
+    elif f == FDIV:
+        r[0] = <double>(x / y) if single else a / b
+    elif f == SQUARE:
+        r[0] = <double>(x * x) if single else a * a
+    elif f == RECIPROCAL:
+        r[0] = <double>(<float>1 / x) if single else 1 / a
+    elif f == SQRT:
+        r[0] = <double>sqrtf(x) if single else sqrt(a)
+    elif f == NEG:
+        r[0] = -a
+    elif f == ABS:
+        r[0] = fabs(a)
+    elif f == TRUNC:
+        r[0] = trunc(a)
+    elif f == FLOOR:
+        r[0] = floor(a)
+    elif f == CEIL:
+        r[0] = ceil(a)
+    elif f == ROUND:
+        r[0] = rint(a)
     elif f == MAX or f == MIN:
         if a != a or b != b:
             r[0] = a + b
@@ -132,16 +146,24 @@ cdef inline bint memcmp_doubles(double a, double b) noexcept:
     return x != y
 
 
-cdef CNode *_floats(CNode *root, uint8_t f, uint16_t scalar, uint16_t source, CNode *a, CNode *b) except? NULL:
+cdef CNode *_floats(
+    CNode *root, uint8_t f, uint16_t scalar, uint16_t source, CNode *a, CNode *b
+) except? NULL:
     cdef double x = _double(a), y = _double(b) if b != NULL else 0.0, r = 0
     cdef uint16_t bits = DTYPES[source].bits
     if f >= LT and f <= NE:
-        if f == LT: r = x < y
-        elif f == LE: r = x <= y
-        elif f == GT: r = x > y
-        elif f == GE: r = x >= y
-        elif f == EQ: r = x == y
-        else: r = x != y
+        if f == LT:
+            r = x < y
+        elif f == LE:
+            r = x <= y
+        elif f == GT:
+            r = x > y
+        elif f == GE:
+            r = x >= y
+        elif f == EQ:
+            r = x == y
+        else:
+            r = x != y
         return make_int(scalar, r != 0)
     if not _float_arithmetic(f, bits == 32, x, y, &r):
         return NULL
@@ -150,7 +172,7 @@ cdef CNode *_floats(CNode *root, uint8_t f, uint16_t scalar, uint16_t source, CN
     return make_float(scalar, r)
 
 
-# ---- integers that int64 does not hold ------------------------------------------------------------
+# ---- integers that int64 does not hold -----------------------------------------------------------
 
 cdef bint _unsigned(CNode *n, uint64_t *v) except -1:
     if n.akind == ARG_INT:
@@ -167,35 +189,58 @@ cdef CNode *_uint64(CNode *root, uint8_t f, uint16_t scalar, CNode *a, CNode *b)
     cdef uint64_t x = 0, y = 0, r = 0
     if not _unsigned(a, &x) or (b != NULL and not _unsigned(b, &y)):
         return NULL
-    if f == ADD: r = x + y
-    elif f == SUB: r = x - y
-    elif f == MUL: r = x * y
-    elif f == SQUARE: r = x * x
-    elif f == NEG: r = 0 - x
-    elif f == NOT: r = ~x
-    elif f == AND: r = x & y
-    elif f == OR: r = x | y
-    elif f == XOR: r = x ^ y
-    elif f == SHL: r = x << y if y < 64 else 0
-    elif f == SHR: r = x >> y if y < 64 else 0
-    elif f == FLOORDIV: r = x // y if y else 0
-    elif f == FLOORMOD: r = x % y if y else 0
-    elif f == MAX: r = x if x > y else y
-    elif f == MIN: r = x if x < y else y
-    elif f == ABS: r = x
-    elif f == LT: r = x < y
-    elif f == LE: r = x <= y
-    elif f == GT: r = x > y
-    elif f == GE: r = x >= y
-    elif f == EQ: r = x == y
-    elif f == NE: r = x != y
-    else: return NULL
+    if f == ADD:
+        r = x + y
+    elif f == SUB:
+        r = x - y
+    elif f == MUL:
+        r = x * y
+    elif f == SQUARE:
+        r = x * x
+    elif f == NEG:
+        r = 0 - x
+    elif f == NOT:
+        r = ~x
+    elif f == AND:
+        r = x & y
+    elif f == OR:
+        r = x | y
+    elif f == XOR:
+        r = x ^ y
+    elif f == SHL:
+        r = x << y if y < 64 else 0
+    elif f == SHR:
+        r = x >> y if y < 64 else 0
+    elif f == FLOORDIV:
+        r = x // y if y else 0
+    elif f == FLOORMOD:
+        r = x % y if y else 0
+    elif f == MAX:
+        r = x if x > y else y
+    elif f == MIN:
+        r = x if x < y else y
+    elif f == ABS:
+        r = x
+    elif f == LT:
+        r = x < y
+    elif f == LE:
+        r = x <= y
+    elif f == GT:
+        r = x > y
+    elif f == GE:
+        r = x >= y
+    elif f == EQ:
+        r = x == y
+    elif f == NE:
+        r = x != y
+    else:
+        return NULL
     if r <= <uint64_t>INT64_MAX:
         return make_int(scalar, <int64_t>r)
     return make_number(scalar, r)
 
 
-# ---- one lane -------------------------------------------------------------------------------------
+# ---- one lane ------------------------------------------------------------------------------------
 
 cdef CNode *_cast(uint8_t f, uint16_t scalar, uint16_t source, CNode *a) except? NULL:
     """CAST or BITCAST of a scalar constant, by the rules of `morok.dtype`."""
@@ -229,11 +274,10 @@ cdef CNode *_lane(CNode *root, CNode *a, CNode *b) except? NULL:
     return NULL
 
 
-# ---- vectors --------------------------------------------------------------------------------------
+# ---- vectors -------------------------------------------------------------------------------------
 
 cdef object _lane_of(CNode *n, uint32_t i):
     """Lane i of a constant as a scalar CONST; None if it is no constant."""
-    cdef object number
     if n.op == OP_CONST:
         return <object>n.self if is_constant(n) else None
     if n.op == OP_VECTORIZE:

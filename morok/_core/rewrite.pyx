@@ -22,7 +22,7 @@ below the root or below a replacement that a frame further down the stack owns.
 
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 
 from morok._core.match cimport Matcher
@@ -79,8 +79,9 @@ cdef object _tracer = None
 
 
 def set_tracer(tracer):
-    """Report rewrites to `tracer`, an object with `begin(name, root)`, `step(rule, before, after, seconds)` and
-    `end(root)`; None stops reporting. Returns the previous one."""
+    """Report rewrites to `tracer`, an object with `begin(name, root)`,
+    `step(rule, before, after, seconds)` and `end(root)`; None stops reporting. Returns the previous
+    one."""
     global _tracer
     old = _tracer
     _tracer = tracer
@@ -229,7 +230,9 @@ cdef class _Rewrite:
             self.cap_frames = cap
         return 0
 
-    cdef inline Frame *push(self, CNode *n, uint32_t step, uint32_t width, uint8_t stage, bint plain) noexcept:
+    cdef inline Frame *push(
+        self, CNode *n, uint32_t step, uint32_t width, uint8_t stage, bint plain
+    ) noexcept:
         cdef Frame *f = &self.frames[self.n_frames]
         f.n = n
         f.step = step
@@ -269,7 +272,7 @@ cdef class _Rewrite:
         cdef CNode *known
         cdef uint32_t k
         cdef bint changed = False
-        cdef object held = None
+        cdef object _held = None  # keeps r alive
         for k in range(n.nsrc):
             if self.result(n.src[k]) != n.src[k]:
                 changed = True
@@ -286,7 +289,7 @@ cdef class _Rewrite:
             finally:
                 if src != few:
                     free(src)
-            held = take(r)
+            _held = take(r)
             if r.provenance == NULL and n.provenance != NULL:
                 c_incref(n.provenance)
                 r.provenance = n.provenance
@@ -301,9 +304,11 @@ cdef class _Rewrite:
             self.settle(n, r)
         return 0
 
-    cdef int apply(self, Matcher matcher, CNode *n, CNode *r, uint32_t step, uint32_t width) except -1:
-        """Offer `r` (n, or n with new sources) to a set. 1: it was replaced, and the frames that go on
-        with the replacement are pushed; 0: no rule applies."""
+    cdef int apply(
+        self, Matcher matcher, CNode *n, CNode *r, uint32_t step, uint32_t width
+    ) except -1:
+        """Offer `r` (n, or n with new sources) to a set. 1: it was replaced, and the frames that go
+        on with the replacement are pushed; 0: no rule applies."""
         cdef uint32_t which = 0
         cdef CNode *next = NULL
         cdef Frame *f
@@ -360,9 +365,9 @@ cdef class _Rewrite:
     cdef int finish(self, Frame *f) except -1:
         """The replacement of a node is done: its result is the node's."""
         cdef CNode *result = self.result(f.next)
-        cdef object next = take(f.next), rebuilt = None
+        cdef object _next = take(f.next), _rebuilt = None  # keep both alive
         if f.rebuilt != NULL:
-            rebuilt = take(f.rebuilt)
+            _rebuilt = take(f.rebuilt)
             self.settle(f.rebuilt, result)
         self.settle(f.n, result)
         return 0
@@ -370,7 +375,7 @@ cdef class _Rewrite:
     # ---- limits ----------------------------------------------------------------------------------
 
     cdef int check_limit(self, CNode *n, uint32_t step, uint32_t width) except -1:
-        """Raise RewriteLimitError, unless only the call's limit is reached and the graph is large."""
+        """Raise RewriteLimitError, unless it is the call's limit and the graph is large."""
         cdef uint64_t size
         if step < _node_limit + 4 * width and (n.owner != self.number or n.steps <= _node_limit):
             size = len(toposort(<object>self.root.self))
@@ -381,7 +386,7 @@ cdef class _Rewrite:
         raise self.limit_error(n, _node_limit)
 
     cdef object limit_error(self, CNode *n, uint64_t limit):
-        """The error, with the rules that go round and how often each fired in this call's last steps."""
+        """The error, with the rules that go round and how often each fired of late."""
         cdef uint64_t i, count = min(self.hits, <uint64_t>RING)
         cdef list names = []
         cdef Fired f
@@ -396,8 +401,13 @@ cdef class _Rewrite:
             text = f"these rules undo each other or repeat: {' -> '.join(cycle)}"
         else:
             text = "its rules make ever more work"
-        return RewriteLimitError(f"the rewrite does not come to rest: {text}", rewrite=self.name, limit=limit,
-                                 node=<object>n.self, counts=counts)
+        return RewriteLimitError(
+            f"the rewrite does not come to rest: {text}",
+            rewrite=self.name,
+            limit=limit,
+            node=<object>n.self,
+            counts=counts,
+        )
 
 
 def _cycle(names):
@@ -408,9 +418,11 @@ def _cycle(names):
     return ()
 
 
-# ---- entries --------------------------------------------------------------------------------------
+# ---- entries -------------------------------------------------------------------------------------
 
-cdef CNode *rewrite_graph(CNode *root, Matcher rules, Matcher before, object ctx, str name) except NULL:
+cdef CNode *rewrite_graph(
+    CNode *root, Matcher rules, Matcher before, object ctx, str name
+) except NULL:
     global _calls
     cdef uint64_t roots0 = 0, roots1 = 0, bits = 0, bits_before = 0
     cdef _Rewrite r
@@ -427,7 +439,9 @@ cdef CNode *rewrite_graph(CNode *root, Matcher rules, Matcher before, object ctx
             bits = bits_before
         elif bits != 0:
             bits |= bits_before
-    if (bits and (root.normal & bits) == bits) or not ((root.below0 & roots0) | (root.below1 & roots1)):
+    if bits and (root.normal & bits) == bits:
+        roots0 = roots1 = 0
+    if not ((root.below0 & roots0) | (root.below1 & roots1)):
         c_incref(root.self)
         return root
     r = _Rewrite.__new__(_Rewrite)
@@ -461,14 +475,14 @@ cdef CNode *rewrite_graph(CNode *root, Matcher rules, Matcher before, object ctx
 
 
 def graph_rewrite(root, rules, before=None, ctx=None, name=""):
-    """`root` with the rules of the Matchers `rules` (sources first) and `before` (node first) applied to a fixed
-    point. See `morok.ir.graph_rewrite`, which takes rule sets."""
+    """`root` with the rules of the Matchers `rules` (sources first) and `before` (node first)
+    applied to a fixed point. See `morok.ir.graph_rewrite`, which takes rule sets."""
     return take(rewrite_graph(peek(root), rules, before, ctx, name))
 
 
 def rewrite_limits(node=None, call=None, factor=None):
-    """Set the limits that are given (replacements of one node; in a call; in a call, for each node of its graph).
-    Returns the limits in force before."""
+    """Set the limits that are given: replacements of one node, in a call, and in a call for each
+    node of its graph. Returns the limits in force before."""
     global _node_limit, _call_limit, _call_factor
     old = {"node": _node_limit, "call": _call_limit, "factor": _call_factor}
     if node is not None:

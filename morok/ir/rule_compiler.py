@@ -32,7 +32,7 @@ from morok.ir.terms import (
 )
 
 Code = list[tuple[Any, ...]]
-"""Postfix code, or matching steps; see `morok._core.match.Program`."""
+"""Postfix code, or matching steps; see `morok._core.program.Program`."""
 
 Like = tuple[str, int | None, DType | None]
 """Where a constant's dtype comes from: ("register", r, None), ("bool", r, None), ("fixed", r, t)"""
