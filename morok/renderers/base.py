@@ -89,8 +89,11 @@ class Context:
         self.stored = {base_buffer(op.src[0].src[0]) for op in self.ops if op.op is Ops.STORE}
         self.offsets, self.scratch = local_layout(linear)
         self.info = next((op.arg for op in self.ops if op.op is Ops.SINK and op.arg), KernelInfo())
-        self.uses = _count_uses(self.ops)
-        self.inline = _inline_candidates(self.ops, self.uses)
+        uses = _count_uses(self.ops)
+        self.inline = _inline_candidates(self.ops, uses)
+        lanes = _count_uses(op for op in self.ops if op.op is Ops.GEP)
+        # How often a value is used as a whole, not lane by lane.
+        self.uses = {op: count - lanes.get(op, 0) for op, count in uses.items()}
         self.held: dict[UOp, DType] = {}  # the dtype of the variable of each value
         self.errors: list[tuple[str, UOp]] = []
 
@@ -132,7 +135,7 @@ _INLINABLE = GroupOp.ALU | {Ops.CAST, Ops.BITCAST, Ops.LOAD, Ops.GEP, Ops.VECTOR
 _FENCES = frozenset({Ops.STORE, Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER, Ops.CUSTOM})
 
 
-def _count_uses(ops: tuple[UOp, ...]) -> dict[UOp, int]:
+def _count_uses(ops: Iterable[UOp]) -> dict[UOp, int]:
     """How often the text of each op is used."""
     uses: dict[UOp, int] = {}
     for op in ops:

@@ -398,24 +398,18 @@ class CExpressions(CLike):
             lane = Expr(f"{value.at(Level.ATOM)}[{node.arg[0]}]")
             is_bool = node.dtype.kind == "b"
             return self.binary("!=", Level.OTHER, lane, Expr("0")) if is_bool else lane
-        self.named(ctx, ctx.held[node])
-        lanes = ", ".join(map(str, node.arg))
-        return Expr(f"__builtin_shufflevector({value}, {value}, {lanes})")
+        return self.call(ctx, helpers.lanes(ctx.held[vector], node.arg), value)
 
     def _cat(self, ctx: Context, node: UOp) -> Expr:
         dtype = ctx.held[node]
-        parts = [(self.value(ctx, s, dtype).text, s.dtype.count) for s in node.src]
+        parts = [(self.value(ctx, s, dtype), s.dtype.count) for s in node.src]
         if len({count for _, count in parts}) > 1 or len(parts) & (len(parts) - 1):
             return ctx.fail("C joins only vectors of equal length, a power of two of them", node)
         while len(parts) > 1:
+            helper = helpers.join(dtype.scalar.vec(parts[0][1]))
             pairs = zip(parts[::2], parts[1::2], strict=True)
-            parts = [_joined(a, b, n) for (a, n), (b, _) in pairs]
-        return Expr(parts[0][0])
-
-
-def _joined(a: str, b: str, count: int) -> tuple[str, int]:
-    lanes = ", ".join(map(str, range(2 * count)))
-    return f"__builtin_shufflevector({a}, {b}, {lanes})", 2 * count
+            parts = [(self.call(ctx, helper, a, b), 2 * n) for (a, n), (b, _) in pairs]
+        return parts[0][0]
 
 
 def _bits_of_one(dtype: DType) -> int:

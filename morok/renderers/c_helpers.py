@@ -56,6 +56,11 @@ def _function(
     return Helper(name, text, (result, *types, *more))
 
 
+def _newer(builtin: str, text: str, older: str) -> str:
+    """Statements with a `builtin` where the compiler has it, else another way."""
+    return f"#if __has_builtin({builtin})\n{text}\n#else\n{older}\n#endif"
+
+
 # ---- choosing ------------------------------------------------------------------------------------
 
 
@@ -188,17 +193,40 @@ def shift(stem: str, dtype: DType) -> Helper:
     return _function(stem, (dtype,), dtype, params, body, unsigned(dtype))
 
 
+# ---- shuffles ------------------------------------------------------------------------------------
+
+
+@cache
+def lanes(dtype: DType, picked: tuple[int, ...]) -> Helper:
+    """Some lanes of a vector, as a vector."""
+    result = dtype.scalar.vec(len(picked))
+    shuffled = f"return __builtin_shufflevector(a, a, {', '.join(map(str, picked))});"
+    plain = f"return ({vector_name(result)}){{{', '.join(f'a[{i}]' for i in picked)}}};"
+    body = _newer("__builtin_shufflevector", shuffled, plain)
+    stem = f"lanes_{'_'.join(map(str, picked))}_of"
+    return _function(stem, (dtype,), result, f"{vector_name(dtype)} a", body)
+
+
+@cache
+def join(dtype: DType) -> Helper:
+    """Two vectors as one."""
+    result, value = dtype.scalar.vec(2 * dtype.count), vector_name(dtype)
+    numbers = ", ".join(map(str, range(2 * dtype.count)))
+    both = [f"{name}[{i}]" for name in "ab" for i in range(dtype.count)]
+    body = _newer(
+        "__builtin_shufflevector",
+        f"return __builtin_shufflevector(a, b, {numbers});",
+        f"return ({vector_name(result)}){{{', '.join(both)}}};",
+    )
+    return _function("join", (dtype,), result, f"{value} a, {value} b", body)
+
+
 # ---- floats --------------------------------------------------------------------------------------
 
 
 def _x86_vector(dtype: DType) -> str:
     """ "", "256" or "512", as x86 builtins name the width; "-" for others."""
     return {128: "", 256: "256", 512: "512"}.get(dtype.bits * dtype.count, "-")
-
-
-def _clang(builtin: str, clang: str, gcc: str) -> str:
-    """Statements with clang's `builtin` where the compiler has it, else gcc's way."""
-    return f"#if __has_builtin({builtin})\n{clang}\n#else\n{gcc}\n#endif"
 
 
 @cache
@@ -217,7 +245,7 @@ def fma(dtype: DType, features: frozenset[str]) -> Helper:
         lanes = _lanes(dtype, lambda i: f"{scalar}(a[{i}], b[{i}], c[{i}])")
         gcc = f"return ({value}){{{lanes}}};"
     builtin = "__builtin_elementwise_fma"
-    body = _clang(builtin, f"return {builtin}(a, b, c);", gcc)
+    body = _newer(builtin, f"return {builtin}(a, b, c);", gcc)
     return _function("fma", (dtype,), dtype, params, body)
 
 
@@ -235,7 +263,7 @@ def sqrt(dtype: DType, features: frozenset[str]) -> Helper:
     else:
         gcc = f"return ({value}){{{_lanes(dtype, lambda i: f'{scalar}(a[{i}])')}}};"
     builtin = "__builtin_elementwise_sqrt"
-    body = _clang(builtin, f"return {builtin}(a);", gcc)
+    body = _newer(builtin, f"return {builtin}(a);", gcc)
     return _function("sqrt", (dtype,), dtype, f"{value} a", body)
 
 
@@ -442,7 +470,7 @@ def stream(dtype: DType, features: frozenset[str]) -> Helper | None:
     name = helper_name("stream", dtype)
     gcc = f"  __builtin_ia32_movntpd{width}(p, ({vector_name(doubles)})v);"
     builtin = "__builtin_nontemporal_store"
-    store = _clang(builtin, f"  {builtin}(v, ({vector_name(dtype)} *)p);", gcc)
+    store = _newer(builtin, f"  {builtin}(v, ({vector_name(dtype)} *)p);", gcc)
     text = f"""static inline void {name}(void *p, {vector_name(dtype)} v) {{
   if (((__UINTPTR_TYPE__)p & {dtype.itemsize - 1}) == 0)
 {store}
