@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+import morok.symbolic  # noqa: F401 (gives UOp.simplify its meaning)
 from morok.dtype import dtypes
 from morok.ir import AxisType, Ops, UOp
 from tests.symbolic.evaluation import assert_equal, evaluate, loaded
