@@ -63,9 +63,7 @@ def cases(system: Rewriter, recipes: Sequence[Any], quick: bool) -> Mapping[str,
     def warm() -> dict[str, float]:
         expressions()
         repeats = 100 if state.get("fast", True) else 1
-        seconds, _ = timed(
-            lambda: [system.rewrite(state["clean"], rules) for _ in range(repeats)]
-        )
+        seconds, _ = timed(lambda: [system.rewrite(state["clean"], rules) for _ in range(repeats)])
         state["fast"] = seconds / repeats < 0.001
         return {"us": seconds / repeats * 1e6}
 
@@ -83,9 +81,7 @@ def cases(system: Rewriter, recipes: Sequence[Any], quick: bool) -> Mapping[str,
         if "dag" not in state:
             row = [system.loop(extent + 9, extent) for extent in range(1000)]
             for step in range(deep // 1000):
-                row = [
-                    system.binary("+", row[k], row[(k + 1 + step) % 1000]) for k in range(1000)
-                ]
+                row = [system.binary("+", row[k], row[(k + 1 + step) % 1000]) for k in range(1000)]
             state["dag"] = system.sink(row)
         seconds, _ = timed(lambda: system.rewrite(state["dag"], system.rules()))
         return {"ns": seconds / deep * 1e9}

@@ -89,7 +89,8 @@ def _interval(n: Any) -> tuple[int, int] | None:
         return min(b[0] for b in known if b), max(b[1] for b in known if b)
     if n.name == "WHERE":
         if known[0] is not None and known[0][0] == known[0][1]:
-            return known[1] if known[0][0] else known[2]
+            chosen: tuple[int, int] | None = known[1] if known[0][0] else known[2]
+            return chosen
         if known[1] is None or known[2] is None:
             return None
         return min(known[1][0], known[2][0]), max(known[1][1], known[2][1])
