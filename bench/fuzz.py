@@ -1,6 +1,8 @@
-"""`python -m bench fuzz --seconds N --seed S`: random programs against NumPy, interpreted first, compiled second.
+"""`python -m bench fuzz --seconds N --seed S`: random programs against NumPy, interpreted first,
+compiled second.
 
-A difference prints the seed and stops with exit code 1; add such seeds to `tests/rangeify/test_programs.py`.
+A difference prints the seed and stops with exit code 1; add such seeds to
+`tests/rangeify/test_programs.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def execute(p: Program, schedule: Schedule, run: RunKernel) -> list[Array]:
                 memory[buffer] = p.inputs[buffer.arg[0]].reshape(-1).copy()
             else:
                 like = p.inputs[0].dtype if buffer.dtype is not dtypes.bool else np.dtype(bool)
-                memory[buffer] = np.full(buffer.arg, 99, dtype=like)  # not initialised: any value will do
+                memory[buffer] = np.full(
+                    buffer.arg, 99, dtype=like
+                )  # not initialised: any value will do
         return memory[buffer]
 
     for call in schedule.calls:
@@ -55,7 +59,8 @@ def difference(p: Program, got: Sequence[Array]) -> str | None:
     for i, (want, have) in enumerate(zip(p.expected, got, strict=True)):
         if not np.array_equal(want.reshape(-1), have.reshape(-1)[: want.size]):
             bad = np.flatnonzero(want.reshape(-1) != have.reshape(-1)[: want.size])
-            return f"root {i} of shape {want.shape}: {len(bad)} of {want.size} elements differ, first at {bad[0]}"
+            where = f"{len(bad)} of {want.size} elements differ, first at {bad[0]}"
+            return f"root {i} of shape {want.shape}: {where}"
     return None
 
 
@@ -74,7 +79,9 @@ def check_compiled(seeds: Sequence[int]) -> dict[int, str]:
     compile_kernels(sinks, device)
     bad = {}
     for seed, p in programs.items():
-        wrong = difference(p, execute(p, schedules[seed], lambda sink, arrays: run_kernel(sink, arrays, device)))
+        wrong = difference(
+            p, execute(p, schedules[seed], lambda sink, arrays: run_kernel(sink, arrays, device))
+        )
         if wrong is not None:
             bad[seed] = wrong
     return bad

@@ -1,8 +1,8 @@
 """Random tensor programs with their answers by NumPy: what fuzzing and the rangeify tests run.
 
-A program is a list of tensor-level nodes over PARAMs, made by `program(seed)`, together with the inputs and what
-NumPy says. Integers are compared exactly; floats are small integers times powers of two, so that sums of a few
-hundred of them are exact too and any difference is a wrong result.
+A program is a list of tensor-level nodes over PARAMs, made by `program(seed)`, together with the
+inputs and what NumPy says. Integers are compared exactly; floats are small integers times powers of
+two, so that sums of a few hundred of them are exact too and any difference is a wrong result.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _REDUCE = {ReduceOp.ADD: np.add, ReduceOp.MAX: np.maximum, ReduceOp.MIN: np.mini
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Roots with the expected arrays, over inputs by slot. Writes come last: (slot, expected contents)."""
+    """Roots with the expected arrays, over inputs by slot. Writes come last: (slot, expected
+    contents)."""
 
     roots: tuple[UOp, ...]
     expected: tuple[Array, ...]
@@ -86,7 +87,10 @@ class _Builder:
 
     def expand(self, v: Value) -> Value | None:
         """Axes of size 1 grow."""
-        dims = tuple(self.rng.choice((2, 3, 5)) if d == 1 and self.rng.random() < 0.7 else d for d in v[1].shape)
+        dims = tuple(
+            self.rng.choice((2, 3, 5)) if d == 1 and self.rng.random() < 0.7 else d
+            for d in v[1].shape
+        )
         if prod(dims) > _MAX_ELEMENTS or dims == v[1].shape:
             return None
         node = UOp(Ops.EXPAND, v[0].dtype, (v[0], UOp.shape_const(dims)))
@@ -174,14 +178,28 @@ class _Builder:
 
 
 _STEPS = (
-    _Builder.reshape, _Builder.permute, _Builder.expand, _Builder.pad, _Builder.shrink, _Builder.flip,
-    _Builder.unary, _Builder.binary, _Builder.binary, _Builder.where, _Builder.reduce, _Builder.keep_dims,
+    _Builder.reshape,
+    _Builder.permute,
+    _Builder.expand,
+    _Builder.pad,
+    _Builder.shrink,
+    _Builder.flip,
+    _Builder.unary,
+    _Builder.binary,
+    _Builder.binary,
+    _Builder.where,
+    _Builder.reduce,
+    _Builder.keep_dims,
     _Builder.contiguous,
-)  # fmt: skip
+)
 
 
 def _shaped(node: UOp, shape: tuple[int, ...]) -> UOp:
-    return node if node.shape == shape else UOp(Ops.RESHAPE, node.dtype, (node, UOp.shape_const(shape)))
+    return (
+        node
+        if node.shape == shape
+        else UOp(Ops.RESHAPE, node.dtype, (node, UOp.shape_const(shape)))
+    )
 
 
 def _reshape(v: Value, shape: tuple[int, ...]) -> Value:

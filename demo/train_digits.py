@@ -1,8 +1,8 @@
 """Trains a small convolutional network on real handwritten digits, and shows what ran.
 
-The data are the 1,797 scans of 8 x 8 pixels that scikit-learn ships; every fifth is held out. Prints progress,
-the held-out accuracy, how many kernels were compiled, where the time went and the C source of one kernel; saves
-a picture with the loss curve and a row of predictions.
+The data are the 1,797 scans of 8 x 8 pixels that scikit-learn ships; every fifth is held out.
+Prints progress, the held-out accuracy, how many kernels were compiled, where the time went and the
+C source of one kernel; saves a picture with the loss curve and a row of predictions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import morok as mk
 from morok import engine
 
 matplotlib.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib import pyplot as plt
 
 REQUIRED_ACCURACY = 0.975
 
@@ -52,7 +52,8 @@ def load() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def batches(count: int, size: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Shuffled index batches of equal size; what does not fill the last is left for the next epoch."""
+    """Shuffled index batches of equal size; what does not fill the last is left for the next
+    epoch."""
     order = rng.permutation(count)
     return [order[i : i + size] for i in range(0, count - size + 1, size)]
 
@@ -86,14 +87,18 @@ def predict(net: Net, images: np.ndarray) -> np.ndarray:
         return net(mk.Tensor(images)).argmax(1).numpy()
 
 
-def draw(losses: list[float], images: np.ndarray, labels: np.ndarray, said: np.ndarray, path: Path) -> None:
+def draw(
+    losses: list[float], images: np.ndarray, labels: np.ndarray, said: np.ndarray, path: Path
+) -> None:
     """The loss curve above a row of held-out digits with what the network says."""
     columns = 12
     figure = plt.figure(figsize=(10, 5), layout="constrained")
     grid = figure.add_gridspec(2, columns, height_ratios=[3, 1])
     curve = figure.add_subplot(grid[0, :])
     curve.plot(losses, linewidth=0.8)
-    curve.set(yscale="log", xlabel="step", ylabel="cross entropy", title="morok on handwritten digits")
+    curve.set(
+        yscale="log", xlabel="step", ylabel="cross entropy", title="morok on handwritten digits"
+    )
     for i in range(columns):
         tile = figure.add_subplot(grid[1, i])
         tile.imshow(images[i, 0], cmap="gray_r")

@@ -14,16 +14,15 @@ import itertools
 from morok._core import affine_form, toposort
 from morok.codegen.lanes import element, reduce_alu, splat
 from morok.dtype import AddrSpace, dtypes
-from morok.ir import GroupOp, Ops, UOp
-from morok.ir.capability import Capability
-from morok.optimizer.prepare import widen_accumulators
-from morok.optimizer.ranges import (
+from morok.ir import Capability, GroupOp, Ops, UOp
+from morok.optimizer import (
     index_parts,
     is_address,
     make_range,
     next_number,
     range_end,
     substitute_open,
+    widen_accumulators,
 )
 
 __all__ = ["add_loads", "devectorize", "remove_reduce", "unshare_ranges"]

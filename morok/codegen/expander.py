@@ -20,20 +20,20 @@ from morok._core import affine_split, toposort
 from morok.codegen.lanes import across_lanes, reduce_alu, splat, vectorize
 from morok.dtype import AddrSpace, dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import AxisType, GroupOp, Invalid, Ops, Pat, RuleSet, UOp, graph_rewrite
-from morok.ir.capability import Capability
-from morok.optimizer.prepare import prepare, widen_accumulators
-from morok.optimizer.ranges import (
+from morok.ir import AxisType, Capability, GroupOp, Invalid, Ops, Pat, RuleSet, UOp, graph_rewrite
+from morok.optimizer import (
     bound_ranges,
     flat_index,
     index_parts,
     lane_stride,
     make_range,
     next_number,
+    prepare,
     range_end,
     reads_of,
     simplify_all,
     substitute_open,
+    widen_accumulators,
 )
 from morok.symbolic import sym
 

@@ -23,7 +23,7 @@ from morok._core import affine_split, toposort
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import GroupOp, Ops, ReduceOp, UOp
-from morok.optimizer.ranges import index_parts, range_end, simplify_all, substitute_open
+from morok.optimizer import index_parts, range_end, simplify_all, substitute_open
 
 __all__ = ["across_lanes", "buffer_size", "element", "reduce_alu", "splat", "vectorize"]
 

@@ -1,6 +1,7 @@
 """Execution: schedules, plans, caches, realize."""
 
 from morok.engine import buffers
+from morok.engine.buffers import base_of, hold, is_buffer_view
 from morok.engine.compile import (
     CompiledKernel,
     CompileStats,
@@ -17,11 +18,14 @@ __all__ = [
     "CompileStats",
     "CompiledKernel",
     "Planned",
+    "base_of",
     "buffers",
     "clear_kernels",
     "clear_plans",
     "compile_kernels",
     "heaviest_kernel",
+    "hold",
+    "is_buffer_view",
     "normalise",
     "plan",
     "realize",

@@ -1,7 +1,7 @@
 """Which memory a BUFFER node names.
 
-A BUFFER node is one immutable version of some memory. Overwriting the memory makes a new node on it; the old
-node must not be read any more, and values that were known to lie in it are forgotten.
+A BUFFER node is one immutable version of some memory. Overwriting the memory makes a new node on
+it; the old node must not be read any more, and values that were known to lie in it are forgotten.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ def new_buffer(dtype: DType, size: int, device: DeviceSpec | str = "CPU") -> UOp
 
 
 def from_memory(array: np.ndarray[Any, Any]) -> UOp:
-    """A BUFFER on the memory of a C-contiguous array, which is kept alive. Its size is the array's."""
+    """A BUFFER on the memory of a C-contiguous array, which is kept alive. Its size is the
+    array's."""
     return bind(UOp.new_buffer(from_numpy(array.dtype), array.size), Buffer.from_object(array))
 
 
 def buffer_of(node: UOp) -> Buffer:
-    """The memory of a BUFFER node. InvalidGraphError if it was overwritten since or never had any."""
+    """The memory of a BUFFER node. InvalidGraphError if it was overwritten since or never had
+    any."""
     memory = _memory.get(node)
     if memory is None:
         raise InvalidGraphError(
@@ -61,7 +63,8 @@ def is_buffer_view(node: UOp) -> bool:
 
 
 def new_version(node: UOp) -> UOp:
-    """A new BUFFER node on the memory of `node`, which was overwritten; `node` has no memory any more."""
+    """A new BUFFER node on the memory of `node`, which was overwritten; `node` has no memory any
+    more."""
     memory = buffer_of(node)
     for ref in _holders.pop(node, ()):
         value = ref()

@@ -41,8 +41,8 @@ class CompiledKernel:
 
 @dataclass(slots=True)
 class CompileStats:
-    """What this process spent: kernels lowered, and seconds in lowering, in getting machine code (from the C
-    compiler or the disk), and in running plans."""
+    """What this process spent: kernels lowered, and seconds in lowering, in getting machine code
+    (from the C compiler or the disk), and in running plans."""
 
     lowered: int = 0
     lower_seconds: float = 0.0
@@ -67,7 +67,8 @@ def _name(program: UOp) -> str:
 def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKernel]:
     """The compiled kernel of each SINK; new ones are lowered and compiled together.
 
-    Raises CompileError or DeviceError; nothing is kept of a failed batch, earlier kernels stay usable.
+    Raises CompileError or DeviceError; nothing is kept of a failed batch, earlier kernels stay
+    usable.
     """
     identity, noopt = device.compiler.identity, config.get().noopt
     with _lock:
@@ -95,13 +96,12 @@ def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKer
 
 
 def run_kernel(sink: UOp, arrays: Sequence[Array], device: CpuDevice) -> list[Array]:
-    """The contents of all buffers, flat, after one kernel; `arrays` (buffer i is slot i) are left alone."""
+    """The contents of all buffers, flat, after one kernel; `arrays` (buffer i is slot i) are left
+    alone."""
     (ready,) = compile_kernels([sink], device)
     out = [np.array(a).reshape(-1) for a in arrays]
     slots = tuple(range(len(out)))
-    plan = ExecutionPlan(
-        [(ready.kernel, slots, ready.scratch, 0, 1, None, ready.name)], len(out)
-    )
+    plan = ExecutionPlan([(ready.kernel, slots, ready.scratch, 0, 1, None, ready.name)], len(out))
     plan.run([device.allocator.wrap(a) for a in out])
     return out
 

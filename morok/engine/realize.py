@@ -26,9 +26,10 @@ from morok.runtime import Buffer, Device
 def realize(roots: Sequence[UOp]) -> list[UOp]:
     """Compute all roots together; for each, the buffer view that holds its value.
 
-    A root is a tensor-level value, or a write `AFTER(view, STORE(view, value))`. Every read in the call means the
-    contents before any of its writes. A write's answer is its view on a new BUFFER node of the same memory; the
-    old node is dead. On an error nothing was written: earlier tensors are intact.
+    A root is a tensor-level value, or a write `AFTER(view, STORE(view, value))`. Every read in the
+    call means the contents before any of its writes. A write's answer is its view on a new BUFFER
+    node of the same memory; the old node is dead. On an error nothing was written: earlier tensors
+    are intact.
     """
     found: dict[UOp, UOp] = {}
     todo: list[UOp] = []

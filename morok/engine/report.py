@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from morok import config
 from morok.engine.schedule import Planned
-from morok.runtime.profile import kernel_line, profiling, record_kernels
+from morok.runtime import kernel_line, profiling, record_kernels
 
 
 def report_schedule(planned: Planned) -> None:
@@ -16,7 +16,8 @@ def report_schedule(planned: Planned) -> None:
     if level >= 2:
         for call in planned.schedule.calls:
             args = ", ".join(
-                f"in{a.arg[0]}" if a.op.name == "PARAM" else f"buf{a.src[0].arg}" for a in call.src[1:]
+                f"in{a.arg[0]}" if a.op.name == "PARAM" else f"buf{a.src[0].arg}"
+                for a in call.src[1:]
             )
             print(f"  {call.arg.name}({args})", file=sys.stderr)
     if level >= 3:
@@ -24,9 +25,7 @@ def report_schedule(planned: Planned) -> None:
             print(kernel.source, file=sys.stderr)
 
 
-def report_kernels(
-    planned: Planned, began: int, durations: Sequence[int], total_ns: int
-) -> None:
+def report_kernels(planned: Planned, began: int, durations: Sequence[int], total_ns: int) -> None:
     """MOROK_DEBUG 1: a line a kernel with GB/s and GFLOP/s; MOROK_PROFILE: spans of the trace."""
     if profiling():
         record_kernels([k.name for k in planned.kernels], began, durations)

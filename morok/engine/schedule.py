@@ -1,7 +1,8 @@
 """From a list of lazy tensor nodes to a plan, looked up by structure.
 
-The graph's BUFFERs become PARAMs in the order of their first use, so that the same computation on other buffers
-is the same graph: the key of the schedule cache. A training step lowers nothing the second time.
+The graph's BUFFERs become PARAMs in the order of their first use, so that the same computation on
+other buffers is the same graph: the key of the schedule cache. A training step lowers nothing the
+second time.
 """
 
 from __future__ import annotations
@@ -97,9 +98,7 @@ def _make(schedule: Schedule, n_params: int, device: CpuDevice) -> Planned:
     for call, kernel in zip(schedule.calls, kernels, strict=True):
         places = tuple(a.arg[0] if a.op is Ops.PARAM else slots[a] for a in call.src[1:])
         rows.append((kernel.kernel, places, kernel.scratch, 0, 1, None, kernel.name))
-    ready = ExecutionPlan(
-        rows, n_slots, arena=list(offsets.values()), arena_bytes=arena_bytes
-    )
+    ready = ExecutionPlan(rows, n_slots, arena=list(offsets.values()), arena_bytes=arena_bytes)
     results = tuple(b.arg[0] if b.op is Ops.PARAM else slots[b] for b in schedule.outputs)
     return Planned(schedule, tuple(kernels), ready, results, tuple(fresh), arena_bytes)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from morok import config
-from morok.ir import KernelInfo, UOp
-from morok.ir.capability import Renderer
+from morok.ir import KernelInfo, Renderer, UOp
 from morok.optimizer.heuristic import tune
 from morok.optimizer.opts import (
     MAX_INSTANCES,
@@ -15,7 +14,20 @@ from morok.optimizer.opts import (
     parse_opts,
     replay,
 )
-from morok.optimizer.prepare import prepare
+from morok.optimizer.prepare import prepare, widen_accumulators
+from morok.optimizer.ranges import (
+    bound_ranges,
+    flat_index,
+    index_parts,
+    is_address,
+    lane_stride,
+    make_range,
+    next_number,
+    range_end,
+    reads_of,
+    simplify_all,
+    substitute_open,
+)
 
 __all__ = [
     "MAX_INSTANCES",
@@ -24,9 +36,21 @@ __all__ = [
     "OptOps",
     "apply_opt",
     "apply_opts",
+    "bound_ranges",
+    "flat_index",
+    "index_parts",
+    "is_address",
+    "lane_stride",
+    "make_range",
+    "next_number",
     "parse_opts",
     "prepare",
+    "range_end",
+    "reads_of",
     "replay",
+    "simplify_all",
+    "substitute_open",
+    "widen_accumulators",
 ]
 
 

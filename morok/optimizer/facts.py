@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from morok._core import affine_split, toposort
 from morok.dtype import DType, dtypes
-from morok.ir import AxisType, Ops, UOp
-from morok.ir.capability import Capability
+from morok.ir import AxisType, Capability, Ops, UOp
 from morok.optimizer.ranges import flat_index, lane_stride, reads_of, simplify_all
 
 __all__ = ["Facts"]

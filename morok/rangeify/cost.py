@@ -1,4 +1,5 @@
-"""What the fusion decisions weigh: work per element, memory read, size of the inputs. Counted once, bottom up."""
+"""What the fusion decisions weigh: work per element, memory read, size of the inputs. Counted once,
+bottom up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What one run of a kernel costs, counted on its graph: floating-point operations and bytes moved."""
+"""What one run of a kernel costs, counted on its graph: floating-point operations and bytes
+moved."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ def _sizes(loops: tuple[UOp, ...]) -> int:
 
 
 def _around(order: list[UOp]) -> dict[UOp, tuple[UOp, ...]]:
-    """For each loop, the loops around it and itself, outermost first: those open where it is closed."""
+    """For each loop, the loops around it and itself, outermost first: those open where it is
+    closed."""
     around: dict[UOp, tuple[UOp, ...]] = {}
     for u in reversed(order):  # outer binders come last in topological order
         if u.op in GroupOp.RangeEnding:
@@ -37,9 +39,9 @@ def _innermost(loops: tuple[UOp, ...], around: dict[UOp, tuple[UOp, ...]]) -> tu
 def estimate(sink: UOp) -> Estimates:
     """Counts for a kernel SINK.
 
-    flops: float arithmetic, each op as often as the loops around its place run; a reduction adds one step for
-    each element. bytes_moved: for each buffer, the distinct elements that its indices can name, once for each
-    direction. Scratch rows and repeated reads from cache do not count.
+    flops: float arithmetic, each op as often as the loops around its place run; a reduction adds
+    one step for each element. bytes_moved: for each buffer, the distinct elements that its indices
+    can name, once for each direction. Scratch rows and repeated reads from cache do not count.
     """
     order = sink.toposort()
     around = _around(order)
@@ -52,9 +54,11 @@ def estimate(sink: UOp) -> Estimates:
         if u.op in GroupOp.ALU and u.op not in _MOVES and u.dtype.scalar.kind == "f":
             flops += _sizes(_innermost(u.open_ranges, around))
         elif u.op is Ops.REDUCE and u.dtype.scalar.kind == "f":
-            flops += _sizes(_innermost(u.src[0].open_ranges, around)) if u.src[
-                0
-            ].open_ranges else _sizes(u.ended_ranges)
+            flops += (
+                _sizes(_innermost(u.src[0].open_ranges, around))
+                if u.src[0].open_ranges
+                else _sizes(u.ended_ranges)
+            )
         elif u.op is Ops.INDEX and u.src[0].op is Ops.PARAM:
             size = u.src[0].arg[1]
             elements = min(size, _sizes(u.src[1].open_ranges))
@@ -62,6 +66,9 @@ def estimate(sink: UOp) -> Estimates:
                 if wanted:
                     side[u.src[0]] = min(size, side.get(u.src[0], 0) + elements)
     moved = sum(
-        n * p.dtype.base.bits // 8 for side in (read, written) for p, n in side.items() if p.dtype.base
+        n * p.dtype.base.bits // 8
+        for side in (read, written)
+        for p, n in side.items()
+        if p.dtype.base
     )
     return Estimates(flops, moved)

@@ -1,8 +1,10 @@
-"""Stage 6: the ranged graph becomes kernels, `CALL(SINK(STORE…), args)`, in an order that can run."""
+"""Stage 6: the ranged graph becomes kernels, `CALL(SINK(STORE…), args)`, in an order that can
+run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
@@ -17,11 +19,13 @@ _ATTEMPTS = 64  # each adds a buffer that a write needs; far fewer writes than t
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Kernels in an order that can run. Arguments of a CALL are PARAMs (the caller's buffers) and BUFFERs
-    named by LUNIQUE (results and intermediate values)."""
+    """Kernels in an order that can run. Arguments of a CALL are PARAMs (the caller's buffers) and
+    BUFFERs named by LUNIQUE (results and intermediate values)."""
 
     calls: tuple[UOp, ...]
-    outputs: tuple[UOp, ...]  # for each source of the sink: the PARAM or BUFFER that holds its value
+    outputs: tuple[
+        UOp, ...
+    ]  # for each source of the sink: the PARAM or BUFFER that holds its value
 
 
 class LocalAddBufferContext:
@@ -51,15 +55,14 @@ def _name(sink: UOp) -> str:
 def split_store(stores: list[UOp]) -> UOp:
     """One kernel: the CALL of a SINK of stores over its own numbered PARAMs and ranges.
 
-    The SINK depends only on what is computed: not on names of buffers nor on where in the graph it stood.
+    The SINK depends only on what is computed: not on names of buffers nor on where in the graph it
+    stood.
     """
     sink = UOp(Ops.SINK, dtypes.void, tuple(stores)).simplify()
     sink = simplify_merge_adjacent(sink)
     sink = renumber(sink)
     context = LocalAddBufferContext()
-    replace = {
-        u: context.add(u) for u in sink.toposort() if u.op in (Ops.BUFFER, Ops.PARAM)
-    }
+    replace = {u: context.add(u) for u in sink.toposort() if u.op in (Ops.BUFFER, Ops.PARAM)}
     sink = sink.substitute(replace)
     info = KernelInfo(name=_name(sink), estimates=estimate(sink))
     sink = UOp(Ops.SINK, dtypes.void, sink.src, info)
@@ -67,15 +70,20 @@ def split_store(stores: list[UOp]) -> UOp:
 
 
 def split_all_stores(ranged: Ranged, order: list[list[Kernel]]) -> tuple[UOp, ...]:
-    """Each STORE border a kernel; stores of one loop nest, and nests put together, are one border."""
-    return tuple(split_store([s for k in group for s in ranged.stores[k].values()]) for group in order)
+    """Each STORE border a kernel; stores of one loop nest, and nests put together, are one
+    border."""
+    return tuple(
+        split_store([s for k in group for s in ranged.stores[k].values()]) for group in order
+    )
 
 
 def put_together(ranged: Ranged, order: list[Kernel]) -> list[list[Kernel]]:
-    """Elementwise updates of memory share kernels, nest after nest, where nothing but such updates waits for them.
+    """Elementwise updates of memory share kernels, nest after nest, where nothing but such updates
+    waits for them.
 
-    So an optimizer step over any number of parameters is a handful of kernels. Those with the same number of
-    updates one after another behind them do not wait for each other, and run before those with fewer.
+    So an optimizer step over any number of parameters is a handful of kernels. Those with the same
+    number of updates one after another behind them do not wait for each other, and run before those
+    with fewer.
     """
     written = _written(ranged)
     behind: dict[Kernel, int] = {}
@@ -85,7 +93,9 @@ def put_together(ranged: Ranged, order: list[Kernel]) -> list[list[Kernel]]:
             behind[k] = 1 + max((behind[f] for f in after), default=0)
     updates: list[list[Kernel]] = []
     stores = 0
-    for k in sorted(reversed(behind), key=lambda k: -behind[k]):
+    in_order = [*reversed(behind)]
+    in_order.sort(key=lambda k: -behind[k])
+    for k in in_order:
         mates = updates[-1] if updates and behind[updates[-1][0]] == behind[k] else None
         if mates is None or stores + len(ranged.stores[k]) > _STORES_TOGETHER:
             updates.append([])
@@ -131,8 +141,9 @@ def _torn(k: Kernel, ranged: Ranged) -> UOp | None:
 
 
 def fix_assign(ranged: Ranged) -> list[Kernel] | UOp:
-    """An order in which every kernel runs after those whose results it reads, and every overwriting kernel after
-    the readers of what it overwrites. If there is none: a buffer on the cycle that must be copied first."""
+    """An order in which every kernel runs after those whose results it reads, and every overwriting
+    kernel after the readers of what it overwrites. If there is none: a buffer on the cycle that
+    must be copied first."""
     written = _written(ranged)
     before: dict[Kernel, dict[Kernel, UOp]] = {k: {} for k in ranged.kernels}
     for k in ranged.kernels:
@@ -145,7 +156,8 @@ def fix_assign(ranged: Ranged) -> list[Kernel] | UOp:
                 before[writer][k] = u
     order: list[Kernel] = []
     state: dict[Kernel, int] = {}
-    # Kernels were numbered from the outputs down: the highest number first follows the graph from its inputs.
+    # Kernels were numbered from the outputs down: the highest number first follows the graph from
+    # its inputs.
     for start in reversed(ranged.kernels):
         stack = [start]
         while stack:
@@ -173,7 +185,7 @@ def _overwritten_on_cycle(
     written: dict[UOp, Kernel],
 ) -> UOp:
     cycle = [*stack[stack.index(first) :], first]
-    for later, earlier in zip(cycle, cycle[1:], strict=False):
+    for later, earlier in pairwise(cycle):
         buffer = before[later][earlier]
         if written.get(buffer) is later:
             return buffer
@@ -198,8 +210,8 @@ def _snapshot(sink: UOp, buffer: UOp, copy: UOp) -> UOp:
 def run_kernel_split_pipeline(sink: UOp) -> Schedule:
     """Tensor graph over PARAMs -> schedule.
 
-    Before: SINK of tensor-level values and of writes `AFTER(view, STORE(view, value))`; every read means the
-    contents before any write. After: kernels that compute just that, in order.
+    Before: SINK of tensor-level values and of writes `AFTER(view, STORE(view, value))`; every read
+    means the contents before any write. After: kernels that compute just that, in order.
     """
     forced: frozenset[UOp] = frozenset()
     apart: frozenset[UOp] = frozenset()
@@ -217,9 +229,18 @@ def run_kernel_split_pipeline(sink: UOp) -> Schedule:
             sink = _snapshot(sink, order, copy)
             apart |= {copy}
             continue
-        return Schedule(split_all_stores(ranged, put_together(ranged, order)), tuple(ranged.buffers[o] for o in sink.src))
+        return Schedule(
+            split_all_stores(ranged, put_together(ranged, order)),
+            tuple(ranged.buffers[o] for o in sink.src),
+        )
     raise InvalidGraphError("writes overlap in too many ways", node=sink, stage="split store")
 
 
-__all__ = ["LocalAddBufferContext", "Schedule", "fix_assign", "run_kernel_split_pipeline",
-           "split_all_stores", "split_store"]
+__all__ = [
+    "LocalAddBufferContext",
+    "Schedule",
+    "fix_assign",
+    "run_kernel_split_pipeline",
+    "split_all_stores",
+    "split_store",
+]

@@ -1,7 +1,8 @@
 """Movement ops as transformations of indices: where an element of the result lies in the source.
 
-A position is a tuple of index expressions, one a dim, and a validity condition (None = always valid): outside
-it the element is padding and its value 0, and the index expressions may lie anywhere.
+A position is a tuple of index expressions, one a dim, and a validity condition (None = always
+valid): outside it the element is padding and its value 0, and the index expressions may lie
+anywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _ZERO = UOp.const(dtypes.index, 0)
 def _groups(
     old: tuple[int, ...], new: tuple[int, ...]
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """The finest split of a reshape into independent ones: (old axes, new axes) with equal products.
+    """The finest split of a reshape into independent ones: (old axes, new axes) with equal
+    products.
 
     Axes of size 1 belong to no group: they are 0 on either side.
     """

@@ -1,14 +1,14 @@
 """Rangeify: from tensor ops to loops.
 
-One walk from the outputs down gives every tensor node the indices at which it is read (its uses) and decides
-where its value lives: fused into its user, in a scratch row of the user's kernel (LOCAL), or in a buffer of its
-own (GLOBAL), stored by a kernel of its own or by a user's kernel whose loops it shares. A second walk, upwards,
-builds the values over those indices.
+One walk from the outputs down gives every tensor node the indices at which it is read (its uses)
+and decides where its value lives: fused into its user, in a scratch row of the user's kernel
+(LOCAL), or in a buffer of its own (GLOBAL), stored by a kernel of its own or by a user's kernel
+whose loops it shares. A second walk, upwards, builds the values over those indices.
 
-The decisions follow from counts. `enclosing` gives the loops around each range in loop order; a value is computed
-in the innermost loop that it depends on, so the product of the loops around that place is how often it is
-computed. Where that exceeds its number of elements, work is repeated, and repeated work is weighed against a
-round trip through memory.
+The decisions follow from counts. `enclosing` gives the loops around each range in loop order; a
+value is computed in the innermost loop that it depends on, so the product of the loops around that
+place is how often it is computed. Where that exceeds its number of elements, work is repeated, and
+repeated work is weighed against a round trip through memory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Kernel:
     closed: bool = False  # no other value may join
     outputs: list[UOp] = field(default_factory=list)
     readers: dict[Kernel, None] = field(default_factory=dict)  # kernels that read its outputs
-    reads: dict[UOp, None] = field(default_factory=dict)  # buffers read: PARAM, AFTER or GLOBAL nodes
+    reads: dict[UOp, None] = field(
+        default_factory=dict
+    )  # buffers read: PARAM, AFTER or GLOBAL nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ class Row:
 
 @dataclass(slots=True)
 class Ranged:
-    """What rangeify answers: kernels with their stores, and the buffers of the values that got one."""
+    """What rangeify answers: kernels with their stores, and the buffers of the values that got
+    one."""
 
     kernels: list[Kernel]
     stores: dict[Kernel, dict[UOp, UOp]]  # output -> its STORE
@@ -86,7 +89,8 @@ class Ranged:
 
 
 class Rangeify:
-    """One run over one sink. `forced` nodes get a buffer of their own, `apart` a kernel of their own."""
+    """One run over one sink. `forced` nodes get a buffer of their own, `apart` a kernel of their
+    own."""
 
     def __init__(self, sink: UOp, forced: frozenset[UOp], apart: frozenset[UOp]) -> None:
         self.sink = sink
@@ -171,7 +175,8 @@ class Rangeify:
             self._make_global(u, uses)
 
     def _is_view(self, u: UOp, uses: dict[Use, None]) -> bool:
-        """A movement op costs index arithmetic only, but for padding that asks a question at every read."""
+        """A movement op costs index arithmetic only, but for padding that asks a question at every
+        read."""
         if u.op is not Ops.PAD:
             return u.op in GroupOp.Movement
         return all(apply_movement(u, use.index, use.valid)[1] is use.valid for use in uses)
@@ -184,8 +189,9 @@ class Rangeify:
                 return False
             (use,) = uses
             if self._continues(u):
-                # Both reductions become one. Where the outer one looks beyond the value (padding), the inner one
-                # works in vain; up to as much as it works to the purpose, that is cheaper than a buffer.
+                # Both reductions become one. Where the outer one looks beyond the value (padding),
+                # the inner one works in vain; up to as much as it works to the purpose, that is
+                # cheaper than a buffer.
                 return self.times(use) <= 2 * count
             if self.times(use) > count:
                 return False
@@ -193,10 +199,14 @@ class Rangeify:
         times = sum(self.times(use) for use in uses)
         if len({use.kernel for use in uses}) == 1:
             return (times - count) * cost.work <= ROUND_TRIP * count
-        # In several kernels: computing it again reads its leaves again; a buffer is written once and read by all.
+        # In several kernels: computing it again reads its leaves again; a buffer is written once
+        # and read by all.
         leaves = len(cost.leaves)
         n = len(uses)
-        return max(times, n * count) * cost.work <= (ROUND_TRIP + 1) * count * n and n * leaves <= leaves + n + 1
+        return (
+            max(times, n * count) * cost.work <= (ROUND_TRIP + 1) * count * n
+            and n * leaves <= leaves + n + 1
+        )
 
     def _continues(self, u: UOp) -> bool:
         """Is this sum only moved about and then summed on, by one user?"""
@@ -213,7 +223,8 @@ class Rangeify:
                 return False
 
     def _is_epilogue(self, use: Use) -> bool:
-        """The value is wanted once for each element of the kernel's output, outside any reduction."""
+        """The value is wanted once for each element of the kernel's output, outside any
+        reduction."""
         return self.around(use) == use.kernel.ranges
 
     def _make_row(self, u: UOp, uses: dict[Use, None]) -> bool:
@@ -266,8 +277,8 @@ class Rangeify:
         self._descend(u, Use(home, home.index, None))
 
     def _join(self, uses: dict[Use, None], shape: tuple[int, ...]) -> Kernel | None:
-        """A user's kernel that can store the value too: it wants it at its own output index and nowhere else,
-        and no other user's kernel comes before it."""
+        """A user's kernel that can store the value too: it wants it at its own output index and
+        nowhere else, and no other user's kernel comes before it."""
         for use in uses:
             k = use.kernel
             if k.closed or use.index != k.index or shape != k.shape or use.valid is not None:
@@ -280,8 +291,8 @@ class Rangeify:
         return None
 
     def _join_sibling(self, u: UOp, shape: tuple[int, ...]) -> Kernel | None:
-        """A kernel nobody reads from, with the same loops, that reads one of the arrays this value needs:
-        one pass over it serves both (the moments and the weights of an optimizer)."""
+        """A kernel nobody reads from, with the same loops, that reads one of the arrays this value
+        needs: one pass over it serves both (the moments and the weights of an optimizer)."""
         wanted = self._arrays(u)
         for k in self._unread.get(shape, ()):
             if not k.closed and not k.readers and any(wanted & self._arrays(o) for o in k.outputs):
@@ -291,7 +302,11 @@ class Rangeify:
     def _arrays(self, u: UOp) -> set[UOp]:
         """The leaves of an output's value that have its size."""
         value = value_sources(u)[0] if u.op is Ops.AFTER else u
-        return {leaf for leaf in self.costs[value].leaves if numel(leaf) == numel(value) and leaf is not u}
+        return {
+            leaf
+            for leaf in self.costs[value].leaves
+            if numel(leaf) == numel(value) and leaf is not u
+        }
 
     def _reaches(self, start: Kernel, goal: Kernel) -> bool:
         """Does `goal` read, directly or not, what `start` stores?"""
@@ -359,7 +374,13 @@ class Rangeify:
                 opts = BufferizeOpts(None, AddrSpace.LOCAL, True)
                 scratch = UOp(Ops.BUFFERIZE, inner.dtype, (inner, *row.ranges), opts)
                 for use in uses:
-                    index = [i for i, d in zip(use.index[row.kept :], (u.shape or ())[row.kept :], strict=True) if d != 1]
+                    index = [
+                        i
+                        for i, d in zip(
+                            use.index[row.kept :], (u.shape or ())[row.kept :], strict=True
+                        )
+                        if d != 1
+                    ]
                     values[u, use] = UOp(Ops.INDEX, u.dtype, (scratch, *index), False)
             else:
                 for use in uses:
@@ -422,7 +443,8 @@ class Rangeify:
 
 
 def _reduce(u: UOp, value: UOp, ranges: tuple[UOp, ...]) -> UOp:
-    """REDUCE over the ranges. sum_r(sum_s(x)) and sum_r(where(v, sum_s(x), 0)) are one sum over r and s."""
+    """REDUCE over the ranges. sum_r(sum_s(x)) and sum_r(where(v, sum_s(x), 0)) are one sum over r
+    and s."""
     op: ReduceOp = u.arg[0]
     guards: list[UOp] = []
     inner = value
@@ -461,8 +483,8 @@ def _zero_of(dtype: DType) -> UOp:
 
 
 def _read(buffer: UOp, flat: UOp, valid: UOp | None) -> UOp:
-    """INDEX of a flat buffer. The condition only guards memory: an index that is always inside needs none, since
-    padding masks the value where it pads."""
+    """INDEX of a flat buffer. The condition only guards memory: an index that is always inside
+    needs none, since padding masks the value where it pads."""
     size = buffer.arg if buffer.op is Ops.BUFFER else buffer.arg[1]
     low, high = flat.vmin, flat.vmax
     if valid is not None and low is not None and high is not None and low >= 0 and high < size:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from morok._core import affine_form
 from morok.dtype import dtypes
 from morok.ir import AxisId, GroupOp, Ops, Pat, RuleSet, UOp, graph_rewrite
@@ -49,7 +51,8 @@ def _mergeable(outer: UOp, inner: UOp, forms: list[dict[UOp, int]], fixed: set[U
 
 
 def simplify_merge_adjacent(sink: UOp) -> UOp:
-    """RANGE(4), RANGE(8) -> RANGE(32), where every index sees them as 8 * outer + inner (or not at all).
+    """RANGE(4), RANGE(8) -> RANGE(32), where every index sees them as 8 * outer + inner (or not at
+    all).
 
     Before: a kernel SINK. After: the same values with fewer loops; no index gained a division.
     """
@@ -60,12 +63,15 @@ def simplify_merge_adjacent(sink: UOp) -> UOp:
         replace: dict[UOp, UOp] = {}
         # The loops of a BUFFERIZE are the dims by which it is read: they stay.
         for loops in dict.fromkeys(u.ended_ranges for u in binders if u.op is not Ops.BUFFERIZE):
-            for outer, inner in zip(loops, loops[1:], strict=False):
+            for outer, inner in pairwise(loops):
                 if outer in replace or inner in replace:
                     continue
-                if not _mergeable(outer, inner, forms, fixed) or not _closed_together(outer, inner, nests):
+                if not _mergeable(outer, inner, forms, fixed) or not _closed_together(
+                    outer, inner, nests
+                ):
                     continue
-                # Both occur only as outer * n + inner, which runs through the merged loop: outer becomes 0.
+                # Both occur only as outer * n + inner, which runs through the merged loop: outer
+                # becomes 0.
                 n = outer.src[0].arg * inner.src[0].arg
                 replace[outer] = UOp.const(dtypes.index, 0)
                 replace[inner] = UOp(

@@ -6,8 +6,7 @@ from typing import Self
 
 from morok._core import toposort
 from morok.errors import DTypeError, ShapeError
-from morok.ir import UOp
-from morok.ir.ops import Ops
+from morok.ir import Ops, UOp
 from morok.tensor import memory, nodes
 from morok.tensor.base import Base, fail, leaves_by_graph, make_leaf, unique_leaf
 from morok.tensor.gradient import gradients

@@ -18,8 +18,7 @@ from weakref import ref
 from morok.config import get as config_get
 from morok.dtype import DType, promote
 from morok.errors import AxisError, DTypeError, MorokError, ShapeError
-from morok.ir import UOp
-from morok.ir.ops import Ops
+from morok.ir import Ops, UOp
 from morok.tensor import nodes
 from morok.tensor.nodes import Shape
 from morok.tensor.provenance import at_line

@@ -10,8 +10,7 @@ from typing import Self
 
 from morok.dtype import DType, dtypes
 from morok.errors import DTypeError
-from morok.ir import UOp
-from morok.ir.ops import Ops
+from morok.ir import Ops, UOp
 from morok.tensor import nodes
 from morok.tensor.base import fail
 from morok.tensor.elementwise import Elementwise

@@ -8,8 +8,7 @@ from typing import Any, Self
 
 from morok.dtype import DType, Scalar, default_float, default_int, dtypes
 from morok.errors import DTypeError, ShapeError
-from morok.ir import UOp
-from morok.ir.ops import Ops
+from morok.ir import Ops, UOp
 from morok.tensor import nodes
 from morok.tensor.base import Number, common_dtype, fail, make_leaf, unique_leaf
 from morok.tensor.indexing import Indexing

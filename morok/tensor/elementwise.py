@@ -12,8 +12,7 @@ from typing import Any, Self
 
 from morok.dtype import DType, Scalar, default_float, dtypes, max_value, min_value
 from morok.errors import DTypeError, ShapeError
-from morok.ir import UOp
-from morok.ir.ops import Ops
+from morok.ir import Ops, UOp
 from morok.tensor import nodes
 from morok.tensor.base import Number, broadcast_shapes, common_dtype, fail
 from morok.tensor.movement import Movement

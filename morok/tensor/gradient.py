@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from morok._core import toposort
 from morok.dtype import acc_dtype
 from morok.errors import InvalidGraphError
-from morok.ir import GroupOp, UOp
-from morok.ir.ops import Ops, ReduceOp
+from morok.ir import GroupOp, Ops, ReduceOp, UOp
 from morok.tensor import nodes
 from morok.tensor.nodes import alu, const, shape_of, size_of, where
 

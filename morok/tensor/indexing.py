@@ -8,8 +8,7 @@ from typing import Any, Self
 
 from morok.dtype import dtypes
 from morok.errors import AxisError, ShapeError
-from morok.ir import UOp
-from morok.ir.ops import Ops
+from morok.ir import Ops, UOp
 from morok.tensor import nodes
 from morok.tensor.activation import Activation
 from morok.tensor.base import fail

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from morok.dtype import acc_dtype, sum_dtype
 from morok.errors import ShapeError
-from morok.ir.ops import Ops, ReduceOp
+from morok.ir import Ops, ReduceOp
 from morok.tensor import nodes
 from morok.tensor.base import broadcast_shapes, common_dtype, fail
 from morok.tensor.creation import Creation

@@ -24,12 +24,8 @@ import numpy.typing as npt
 from morok import engine
 from morok._core import toposort
 from morok.dtype import DType, Scalar, dtypes, from_numpy, to_numpy
-from morok.engine import buffers
-from morok.engine.buffers import base_of as base_of
-from morok.engine.buffers import hold as hold
-from morok.engine.buffers import is_buffer_view as is_buffer_view
-from morok.ir import DeviceSpec, GroupOp, UOp
-from morok.ir.ops import Ops
+from morok.engine import base_of, buffers, hold, is_buffer_view
+from morok.ir import DeviceSpec, GroupOp, Ops, UOp
 from morok.tensor import nodes
 from morok.tensor.base import Base, all_tensors, remark
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from morok.dtype import Scalar, dtypes
 from morok.errors import AxisError, DTypeError, ShapeError
-from morok.ir.ops import Ops
+from morok.ir import Ops
 from morok.tensor import nodes
 from morok.tensor.base import Base, broadcast_shapes, common_dtype, fail
 from morok.tensor.nodes import Shape

@@ -11,8 +11,7 @@ from functools import lru_cache
 from math import prod
 
 from morok.dtype import DType, Scalar, acc_dtype, cast_value, dtypes
-from morok.ir import UOp
-from morok.ir.ops import AddrSpace, AxisId, AxisType, BufferizeOpts, Ops, ReduceOp
+from morok.ir import AddrSpace, AxisId, AxisType, BufferizeOpts, Ops, ReduceOp, UOp
 
 Shape = tuple[int, ...]
 

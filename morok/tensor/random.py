@@ -15,8 +15,7 @@ from typing import Self
 
 from morok.dtype import DType, acc_dtype, default_float, dtypes
 from morok.errors import DTypeError, ShapeError
-from morok.ir import UOp
-from morok.ir.ops import Ops
+from morok.ir import Ops, UOp
 from morok.tensor import memory, nodes
 from morok.tensor.base import fail
 from morok.tensor.creation import dims_of

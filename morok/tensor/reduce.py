@@ -13,7 +13,7 @@ from typing import Self
 
 from morok.dtype import DType, acc_dtype, default_float, dtypes, sum_dtype
 from morok.errors import ShapeError
-from morok.ir.ops import Ops, ReduceOp
+from morok.ir import Ops, ReduceOp
 from morok.tensor import nodes
 from morok.tensor.base import fail
 from morok.tensor.casting import Casting

@@ -12,8 +12,7 @@ from typing import Self
 
 from morok.dtype import Scalar, acc_dtype, dtypes, min_value
 from morok.errors import DTypeError, ShapeError
-from morok.ir import UOp
-from morok.ir.ops import Ops, ReduceOp
+from morok.ir import Ops, ReduceOp, UOp
 from morok.tensor import nodes
 from morok.tensor.base import common_dtype, fail
 from morok.tensor.indexing import every, take

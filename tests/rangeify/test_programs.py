@@ -11,8 +11,9 @@ from morok.ir import Ops, UOp
 from morok.ir.interpret import interpret_kernel
 
 # Seeds that went wrong once. 71: a shrunk view at a kernel's own index is not the kernel's value.
-# 1225: two buffers of one element swap contents; the copies must not join the kernels that overwrite.
-# 143, 447: a value that reads what its kernel's other output overwrites, at another place.
+# 1225: two buffers of one element swap contents; the copies must not join the kernels that
+# overwrite. 143, 447: a value that reads what its kernel's other output overwrites, at another
+# place.
 FAILED_ONCE = (40, 71, 143, 235, 242, 269, 292, 447, 1225)
 
 
@@ -45,7 +46,8 @@ def _flip(x: UOp, *axes: bool) -> UOp:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 8])
 def test_in_place_writes_read_the_old_contents(n: int, rng) -> None:
-    """a <- a.T, a <- flip(a), swap(a, b), and a reader of the old a: as if everything were copied first."""
+    """a <- a.T, a <- flip(a), swap(a, b), and a reader of the old a: as if everything were copied
+    first."""
     a, b = rng.integers(-9, 9, (2, n, n)).astype("int32")
     pa, pb = _param(0, n, n), _param(1, n, n)
     cases = [
@@ -53,7 +55,10 @@ def test_in_place_writes_read_the_old_contents(n: int, rng) -> None:
         ((_write(pa, _flip(pa, True, False)),), (a[::-1],)),
         ((_write(pa, pb), _write(pb, pa)), (b, a)),
         ((_write(pa, pa + pb), _flip(pa, True, True)), (a + b, a[::-1, ::-1])),
-        ((_write(pa, pb + 1), _write(pb, _flip(pa, True, False)), pa + pb), (b + 1, a[::-1], a + b)),
+        (
+            (_write(pa, pb + 1), _write(pb, _flip(pa, True, False)), pa + pb),
+            (b + 1, a[::-1], a + b),
+        ),
     ]
     for roots, expected in cases:
         p = Program(roots, expected, (a, b))
