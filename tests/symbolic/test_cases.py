@@ -50,10 +50,13 @@ def test_case_2_sweep(divisor: int) -> None:
     x = UOp.define_var("x", -6, 6)
     given = {x: np.arange(-6, 7)}
     for c, k in itertools.product(range(-9, 10), repeat=2):
-        for node in ((x * c + k) // divisor, (x * c + k) % divisor):
-            assert_equal(node, node.simplify(), given)
-        for node in ((x * c + k).idiv(divisor), (x * c + k).mod(divisor)):
-            assert_equal(node, node.simplify(), given)
+        number, values = x * c + k, np.arange(-6, 7) * c + k
+        floor = (number // divisor, number % divisor)
+        truncated = (number.idiv(divisor), number.mod(divisor))
+        quotient = np.trunc(values / divisor).astype(np.int64)
+        expected = (values // divisor, values % divisor, quotient, values - quotient * divisor)
+        for node, wanted in zip((*floor, *truncated), expected, strict=True):
+            assert (evaluate(node.simplify(), given).data == wanted).all(), (c, k, node)
 
 
 @pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.int32, dtypes.int64], ids=lambda d: d.name)
