@@ -319,7 +319,44 @@ def _item_needs(order: list[UOp], scopes: _Scopes) -> dict[UOp, list[UOp]]:
                     stage="linearize",
                     rule="scopes",
                 )
+    for store, read in _reads_of_old_contents(order):
+        if home[store] is home[read]:
+            needs[store][read] = None
     return {node: list(found) for node, found in needs.items()}
+
+
+def _reads_of_old_contents(order: list[UOp]) -> list[tuple[UOp, UOp]]:
+    """(STORE, LOAD) of one PARAM where the LOAD is not after the STORE: it sees the old contents.
+
+    A LOAD that is to see what a STORE wrote says so: its pointer is AFTER(PARAM, the STORE).
+    """
+    reads: dict[UOp, list[UOp]] = {}
+    for node in order:
+        if node.op is Ops.LOAD and node.src[1].src[0].op is Ops.PARAM:
+            reads.setdefault(node.src[1].src[0], []).append(node)
+    stores = [node for node in order if node.op is Ops.STORE and _param(node) in reads]
+    if not stores:
+        return []
+    bit = {store: 1 << i for i, store in enumerate(stores)}
+    behind: dict[UOp, int] = {}
+    for node in order:
+        mask = bit.get(node, 0)
+        for source in node.src:
+            mask |= behind[source]
+        behind[node] = mask
+    return [
+        (store, read)
+        for store in stores
+        for read in reads[_param(store)]
+        if not behind[read] & bit[store]
+    ]
+
+
+def _param(store: UOp) -> UOp:
+    pointer: UOp = store.src[0].src[0]
+    while pointer.op is Ops.AFTER:
+        pointer = pointer.src[0]
+    return pointer
 
 
 def _sequence(

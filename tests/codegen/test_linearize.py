@@ -181,6 +181,29 @@ def test_a_reduction_between_two_loops() -> None:
     assert loops(linear) == [(0, 0), (2, 1), (1, 1)]
 
 
+def test_reads_see_the_old_contents() -> None:
+    """a, b = b, a in one loop"""
+    i = loop(4, 0)
+    a, b = param(0, 4), param(1, 4)
+    old_a, old_b = at(a, i).load(), at(b, i).load()
+    linear = lowered(kernel(at(a, i).store(old_b, i), at(b, i).store(old_a, i)))
+    assert loops(linear) == [(0, 0)]
+    got = interpret_linear(linear, [np.arange(4, dtype=np.float32), np.full(4, 7, np.float32)])
+    assert got[0].tolist() == [7] * 4
+    assert got[1].tolist() == [0, 1, 2, 3]
+
+
+def test_reads_after_a_store_see_the_new_contents() -> None:
+    i = loop(4, 0)
+    a, b = param(0, 4), param(1, 4)
+    write = at(a, i).store(at(b, i).load())
+    again = at(a.after(write), i).load()
+    linear = lowered(kernel(at(b, i).store(again + at(a, i).load(), i)))
+    got = interpret_linear(linear, [np.full(4, 2, np.float32), np.full(4, 7, np.float32)])
+    assert got[0].tolist() == [7] * 4
+    assert got[1].tolist() == [9] * 4
+
+
 def test_a_range_left_open_is_refused() -> None:
     i = loop(4, 0)
     with pytest.raises(InvalidGraphError, match="never closed"):
