@@ -23,6 +23,10 @@ def rewrite_limits(
     """Set the limits that are given: replacements of one node, in a call, and in a call for each
     node of its graph. Returns the limits in force before."""
 
+def rewrite_stats() -> dict[str, int]:
+    """Counts since the start of the process: `calls` that had something to do, nodes `visited`, and
+    nodes `replaced` by a rule."""
+
 def set_tracer(tracer: Any) -> Any:
     """Report rewrites to `tracer`, an object with `begin(name, root)`,
     `step(rule, before, after, seconds)` and `end(root)`; None stops reporting. Returns the previous

@@ -75,6 +75,8 @@ cdef struct Fired:
 
 
 cdef uint64_t _calls = 0  # numbers the rewrites; 0 = nobody
+cdef uint64_t _visited = 0  # nodes entered, by all rewrites
+cdef uint64_t _replaced = 0  # replacements, by all rewrites that have ended
 cdef object _tracer = None
 
 
@@ -244,10 +246,12 @@ cdef class _Rewrite:
 
     cdef int enter(self, CNode *n, uint32_t step, uint32_t width, bint plain) except -1:
         """First sight of `n`: offer it to `before`, then walk its sources."""
+        global _visited
         cdef int64_t i
         cdef Py_ssize_t here
         if self.result(n) != NULL:
             return 0
+        _visited += 1
         if self.before is not None and not plain and self.apply(self.before, n, n, step, width):
             return 0
         if self.n_frames + n.nsrc + 1 > self.cap_frames:
@@ -423,7 +427,7 @@ def _cycle(names):
 cdef CNode *rewrite_graph(
     CNode *root, Matcher rules, Matcher before, object ctx, str name
 ) except NULL:
-    global _calls
+    global _calls, _replaced
     cdef uint64_t roots0 = 0, roots1 = 0, bits = 0, bits_before = 0
     cdef _Rewrite r
     cdef CNode *out
@@ -471,6 +475,7 @@ cdef CNode *rewrite_graph(
             r.tracer.end(None)
         raise
     finally:
+        _replaced += r.hits
         r.release()
 
 
@@ -478,6 +483,12 @@ def graph_rewrite(root, rules, before=None, ctx=None, name=""):
     """`root` with the rules of the Matchers `rules` (sources first) and `before` (node first)
     applied to a fixed point. See `morok.ir.graph_rewrite`, which takes rule sets."""
     return take(rewrite_graph(peek(root), rules, before, ctx, name))
+
+
+def rewrite_stats():
+    """Counts since the start of the process: `calls` that had something to do, nodes `visited`, and
+    nodes `replaced` by a rule."""
+    return {"calls": _calls, "visited": _visited, "replaced": _replaced}
 
 
 def rewrite_limits(node=None, call=None, factor=None):
