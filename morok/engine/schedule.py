@@ -139,7 +139,8 @@ def _place(schedule: Schedule, taken: dict[UOp, int]) -> tuple[dict[UOp, int], i
 
 
 def _bytes(b: UOp) -> int:
-    return max(-(-b.arg * b.dtype.itemsize // _ALIGN), 1) * _ALIGN
+    nbytes: int = b.arg * b.dtype.itemsize
+    return max(-(-nbytes // _ALIGN), 1) * _ALIGN
 
 
 def clear_plans() -> None:

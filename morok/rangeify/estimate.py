@@ -66,9 +66,6 @@ def estimate(sink: UOp) -> Estimates:
                 if wanted:
                     side[u.src[0]] = min(size, side.get(u.src[0], 0) + elements)
     moved = sum(
-        n * p.dtype.base.bits // 8
-        for side in (read, written)
-        for p, n in side.items()
-        if p.dtype.base
+        n * p.dtype.base.itemsize for side in (read, written) for p, n in side.items()
     )
     return Estimates(flops, moved)

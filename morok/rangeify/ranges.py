@@ -434,7 +434,8 @@ class Rangeify:
             return _reduce(u, parts[0], ranges) if ranges else parts[0]
         if u.op is Ops.BUFFERIZE:
             at = dict(zip(u.ended_ranges, use.index, strict=True))
-            return u.src[0].substitute(at)
+            compute: UOp = u.src[0]
+            return compute.substitute(at)
         if u.op in GroupOp.ALU or u.op in (Ops.CAST, Ops.BITCAST):
             return UOp(u.op, u.dtype, parts, u.arg)
         if len(parts) == 1:

@@ -19,7 +19,8 @@ def flatten_range(binder: UOp) -> UOp | None:
     if len(kept) == len(binder.src) - start:
         return None
     if binder.op is Ops.REDUCE and not kept:
-        return binder.src[0]
+        value: UOp = binder.src[0]
+        return value
     return UOp(binder.op, binder.dtype, (*binder.src[:start], *kept), binder.arg)
 
 

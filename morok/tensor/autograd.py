@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
+from morok import engine
 from morok._core import toposort
 from morok.errors import DTypeError, ShapeError
 from morok.ir import Ops, UOp
@@ -58,7 +59,7 @@ class Autograd(Random):
         view = memory.memory_of(self)
         self.uop = unique_leaf(self.uop)
         if view is not None:
-            memory.hold(self.uop, view)
+            engine.hold(self.uop, view)
 
     def retain_grad(self) -> None:
         """Have `backward` leave the gradient of this computed tensor in `.grad` too."""

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from morok import engine
 from morok.dtype import DType, default_float, default_int, dtypes, from_numpy, to_numpy
 from morok.errors import DeviceError, DTypeError, ShapeError
 from morok.ir import UOp
@@ -44,7 +45,7 @@ class Tensor(Autograd):
         uop = _copied(data, dtype) if copied else nodes.cast(data.uop, dtype or data.dtype)
         if requires_grad and uop.dtype.kind != "f":
             fail(DTypeError, f"only float tensors have gradients, not {uop.dtype}")
-        if not requires_grad or not copied or memory.is_buffer_view(uop):
+        if not requires_grad or not copied or engine.is_buffer_view(uop):
             self._adopt(uop, False)
         else:
             self._adopt(unique_leaf(uop), False)

@@ -109,7 +109,8 @@ def memory_of(tensor: Base) -> UOp | None:
             below = below.src[0]
         view = below if below.realized is None else below.realized
         hold(u, nodes.reshape(base_of(view), nodes.shape_of(u)))
-    return u.realized
+    held: UOp | None = u.realized
+    return held
 
 
 def home_of(tensor: Base) -> UOp | None:
