@@ -15,7 +15,7 @@ from morok import _core, config
 from morok.dtype import dtypes
 from morok.engine.buffers import buffer_of
 from morok.engine.compile import CompiledKernel, compile_kernels
-from morok.ir import Ops, Pat, RuleSet, UOp, graph_rewrite
+from morok.ir import Level, Ops, Pat, RuleSet, UOp, check_stage, graph_rewrite
 from morok.rangeify import Schedule, run_kernel_split_pipeline
 from morok.runtime import CpuDevice, ExecutionPlan
 
@@ -76,6 +76,7 @@ def plan(normal: UOp, n_params: int, device: CpuDevice) -> Planned:
     with _lock:
         found = _plans.get(key)
         if found is None:
+            check_stage(normal, Level.TENSOR, "normalise")
             found = _plans[key] = _make(run_kernel_split_pipeline(normal), n_params, device)
             while len(_plans) > _PLANS:
                 _plans.popitem(last=False)

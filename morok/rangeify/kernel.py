@@ -3,12 +3,13 @@ run."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import CallInfo, KernelInfo, Ops, UOp
+from morok.ir import CallInfo, KernelInfo, Level, Ops, UOp, check_stage
 from morok.rangeify.estimate import estimate
 from morok.rangeify.ranges import Kernel, Ranged, Rangeify
 from morok.rangeify.transforms import renumber, simplify_merge_adjacent
@@ -26,6 +27,15 @@ class Schedule:
     outputs: tuple[
         UOp, ...
     ]  # for each source of the sink: the PARAM or BUFFER that holds its value
+
+
+RANGE_STAGES: tuple[tuple[str, Callable[[UOp], UOp]], ...] = (
+    ("initial symbolic", lambda sink: sink.simplify()),
+    ("simplify ranges", simplify_merge_adjacent),
+    ("renumber", renumber),
+)
+"""Stages 4 and 5 on each kernel, and the names of its loops. Stages 1 to 3 (movement through indices,
+load collapse, split ranges) have no pass of their own: rangeify moves indices while it walks."""
 
 
 class LocalAddBufferContext:
@@ -58,14 +68,14 @@ def split_store(stores: list[UOp]) -> UOp:
     The SINK depends only on what is computed: not on names of buffers nor on where in the graph it
     stood.
     """
-    sink = UOp(Ops.SINK, dtypes.void, tuple(stores)).simplify()
-    sink = simplify_merge_adjacent(sink)
-    sink = renumber(sink)
+    sink = UOp(Ops.SINK, dtypes.void, tuple(stores))
+    for _, stage in RANGE_STAGES:
+        sink = stage(sink)
     context = LocalAddBufferContext()
     replace = {u: context.add(u) for u in sink.toposort() if u.op in (Ops.BUFFER, Ops.PARAM)}
     sink = sink.substitute(replace)
     info = KernelInfo(name=_name(sink), estimates=estimate(sink))
-    sink = UOp(Ops.SINK, dtypes.void, sink.src, info)
+    sink = check_stage(UOp(Ops.SINK, dtypes.void, sink.src, info), Level.KERNEL, "split store")
     return UOp(Ops.CALL, dtypes.void, (sink, *context.args), CallInfo(name=info.name))
 
 

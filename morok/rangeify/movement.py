@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import prod
 
+import morok.symbolic  # noqa: F401 (simplify does nothing without it)
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import GroupOp, Ops, Pat, RuleSet, UOp
