@@ -374,9 +374,8 @@ cdef int infer_bounds(CNode *n) except -1:
         return 0
     x = n.src[0]
     if k == B_BIND:
-        if n.nsrc == 2 and _known(n.src[1]):
-            _set(n, n.src[1].vmin, n.src[1].vmax)
-        elif _known(x):
+        # The variable's bounds, not today's value: kernels serve every binding.
+        if _known(x):
             _set(n, x.vmin, x.vmax)
         return 0
     if k == B_WHERE:
