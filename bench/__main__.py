@@ -1,4 +1,5 @@
 """python -m bench NAME [--peers tinygrad,torch,jax] [--json FILE] [--rounds N] [--quick]
+   python -m bench fuzz [--seconds N] [--seed S]
 
 NAME is a module of this package with a `main(args)`; without one, the names are listed. Peers are
 other systems: each runs in a process of its own, in turns with ours (A B A B …) after a warm-up,
@@ -14,12 +15,14 @@ import sys
 
 import bench
 
+OWN_OPTIONS = ("fuzz", "launch")  # their `main` takes the rest of the line
+NO_BENCHMARKS = ("harness", "programs", "fit_polynomials", "check_accuracy")
+
 
 def names() -> list[str]:
     """The benchmarks there are."""
-    hidden = ("__main__", "harness")
     found = (module.name for module in pkgutil.iter_modules(bench.__path__))
-    return sorted(name for name in found if name not in hidden and not name.startswith("_"))
+    return sorted(name for name in found if name not in NO_BENCHMARKS and not name.startswith("_"))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,6 +37,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    if argv and argv[0] in OWN_OPTIONS:
+        code: int = importlib.import_module(f"bench.{argv[0]}").main(argv[1:])
+        return code
     args = parser().parse_args(argv)
     args.peers = [peer for peer in args.peers.split(",") if peer]
     if not args.names:

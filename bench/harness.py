@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,8 +88,14 @@ def compare(
     cases: Mapping[str, tuple[str, str]],
     args: argparse.Namespace,
     options: Sequence[str] = (),
+    also: Sequence[tuple[str, str]] = (),
+    warm_up: bool = True,
 ) -> list[Row]:
-    """Runs every case (name -> (figure to compare, unit)) for us and the peers of `args`."""
+    """Runs every case (name -> (figure to compare, unit)) for us and the peers of `args`.
+
+    `also`: more figures, with units, that get rows of their own. `warm_up`: a first run that counts
+    for nothing, which cases in forked processes do not need.
+    """
     workers = [Worker(module, who, options) for who in (OURS, *args.peers)]
     rows: list[Row] = []
     try:
@@ -96,30 +104,38 @@ def compare(
             print(f"{worker.who}: {note}")
         able = [worker for worker in workers if worker.missing is None]
         for case, (figure, unit) in cases.items():
-            rows.append(_rounds(able, case, figure, unit, args.rounds))
+            if warm_up:
+                for worker in able:
+                    worker.call(case)
+            rows += _rounds(able, case, [(figure, unit), *also], args.rounds)
     finally:
         for worker in workers:
             worker.close()
     return rows
 
 
-def _rounds(workers: list[Worker], case: str, figure: str, unit: str, rounds: int) -> Row:
-    for worker in workers:
-        worker.call(case)  # warm-up
-    values: dict[str, list[float]] = {worker.who: [] for worker in workers}
+def _rounds(
+    workers: list[Worker], case: str, figures: Sequence[tuple[str, str]], rounds: int
+) -> list[Row]:
+    answers: dict[str, list[dict[str, float]]] = {worker.who: [] for worker in workers}
     for _ in range(rounds):
         for worker in workers:
-            answer = worker.call(case)
-            if figure in answer:
-                values[worker.who].append(answer[figure])
-    row = Row(case, unit)
-    ours = values[OURS]
-    for who, seen in values.items():
-        if seen:
-            row.figures[who] = statistics.median(seen)
-        if seen and who != OURS:
-            row.ratios[who] = statistics.median(b / a for a, b in zip(ours, seen, strict=True))
-    return row
+            answers[worker.who].append(worker.call(case))
+    rows = []
+    for i, (figure, unit) in enumerate(figures):
+        row = Row(case if i == 0 else f"  {figure}", unit)
+        rows.append(row)
+        for who, seen in answers.items():
+            pairs = [
+                (ours[figure], theirs[figure])
+                for ours, theirs in zip(answers[OURS], seen, strict=True)
+                if figure in theirs
+            ]
+            if pairs:
+                row.figures[who] = statistics.median(theirs for _, theirs in pairs)
+            if pairs and who != OURS:
+                row.ratios[who] = statistics.median(theirs / ours for ours, theirs in pairs if ours)
+    return rows
 
 
 def show(title: str, rows: Sequence[Row]) -> None:
@@ -163,6 +179,29 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     start = time.process_time()
     answer = work()
     return time.process_time() - start, answer
+
+
+def forked(case: Case) -> Case:
+    """The case run in a fork of this process each time: it leaves no caches behind."""
+
+    def run() -> dict[str, float]:
+        source, target = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.write(target, json.dumps(case()).encode())
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(0)
+        os.close(target)
+        with os.fdopen(source, "rb") as pipe:
+            answer = pipe.read()
+        os.waitpid(child, 0)
+        figures: dict[str, float] = json.loads(answer) if answer else {}
+        return figures
+
+    return run
 
 
 def worker_of(argv: Sequence[str]) -> tuple[str, bool] | None:

@@ -1,6 +1,6 @@
 """What it costs to compile, load and launch kernels on this machine.
 
-    python bench/launch.py
+    python -m bench launch
 
 Figures are the best of several rounds; run it on a quiet machine. The kernels are written by hand:
 an elementwise map, a softmax and a register-tiled matmul, in as many variants as are asked for.
@@ -9,9 +9,10 @@ an elementwise map, a softmax and a register-tiled matmul, in as many variants a
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from morok import config
@@ -153,7 +154,11 @@ def bench_build(directory: Path, compiler: CCompiler) -> None:
         line(f"build {count} kernels, all on disk", min(warm), "ms")
 
 
-def main() -> None:
+def main(argv: Sequence[str] = ()) -> int:
+    """Prints the figures; takes no options."""
+    if argv:
+        print(f"unknown options: {' '.join(argv)}")
+        return 2
     with tempfile.TemporaryDirectory(prefix="morok-bench-") as name:
         directory = Path(name)
         with config.override(cache_dir=directory / "default"):
@@ -165,7 +170,8 @@ def main() -> None:
             bench_memory()
             bench_compile(compiler)
             bench_build(directory / "build", compiler)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""The compile benchmark in morok: what `realize` does, up to the source of every kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import morok
+from bench import _compile_models as models
+from bench.harness import timed
+from morok import engine
+from morok.codegen import get_program
+from morok.ir import Ops, UOp
+from morok.optimizer import apply_opts
+from morok.rangeify import run_kernel_split_pipeline
+from morok.runtime import Device
+
+VERSION = morok.__version__
+
+
+class _CapturedError(BaseException):
+    """Ends a `realize` that is only wanted for its roots."""
+
+
+@contextmanager
+def _capture() -> Iterator[list[UOp]]:
+    """What the realize inside the block is asked for; it is not carried out."""
+    from morok.tensor import memory
+
+    roots: list[UOp] = []
+
+    def note(wanted: list[UOp]) -> list[UOp]:
+        roots.extend(wanted)
+        raise _CapturedError
+
+    real = memory.engine.realize
+    memory.engine.realize = note
+    try:
+        yield roots
+    except _CapturedError:
+        pass
+    finally:
+        memory.engine.realize = real
+
+
+def _lower(roots: list[UOp], known: dict[UOp, UOp]) -> tuple[int, float]:
+    """Adds the programs of all kernels to `known`; kernels to run, and seconds of scheduling."""
+
+    def schedule() -> tuple[UOp, ...]:
+        normal, _ = engine.normalise(engine.sink_of(roots))
+        return run_kernel_split_pipeline(normal).calls
+
+    renderer = Device["CPU"].renderer
+    seconds, calls = timed(schedule)
+    for call in calls:
+        sink = call.src[0]
+        if sink not in known:
+            known[sink] = get_program(apply_opts(sink, renderer), renderer)
+    return len(calls), seconds
+
+
+def _figures(build: Callable[[], list[list[UOp]]]) -> dict[str, float]:
+    """`build` makes the graphs; each list of roots is scheduled by itself."""
+    trace, graphs = timed(build)
+    programs: dict[UOp, UOp] = {}
+    total, parts = timed(lambda: [_lower(roots, programs) for roots in graphs])
+    linears = [next(s for s in p.src if s.op is Ops.LINEAR) for p in programs.values()]
+    return {
+        "ms": total * 1e3,
+        "trace": trace * 1e3,
+        "schedule": sum(seconds for _, seconds in parts) * 1e3,
+        "kernels": float(sum(count for count, _ in parts)),
+        "unique": float(len(programs)),
+        "uops": float(sum(len(linear.src) for linear in linears)),
+    }
+
+
+def _step(name: str) -> dict[str, float]:
+    network, shape, optimizer = models.TRAINED[name]
+    net = network(morok.Tensor)
+    labels = morok.Tensor(np.zeros(models.label_count(shape), np.int32))
+    opt = getattr(morok.optim, optimizer)(net.params, lr=1e-3)
+
+    def build() -> list[list[UOp]]:
+        with _capture() as roots:
+            models.loss_of(net, morok.Tensor, shape, labels).backward()
+            opt.step()
+        return [roots]
+
+    return _figures(build)
+
+
+def _forward(network: type[Any], shape: tuple[int, ...]) -> dict[str, float]:
+    net = network(morok.Tensor)
+
+    def build() -> list[list[UOp]]:
+        with morok.no_grad():
+            return [[net(morok.Tensor.empty(*shape)).uop]]
+
+    return _figures(build)
+
+
+def _shapes() -> dict[str, float]:
+    return _figures(lambda: [[t.uop] for t in models.small_shapes(morok.Tensor)])
+
+
+def warm_up() -> None:
+    """Compiles the rule sets, finds the target."""
+    a, b = morok.Tensor.empty(3, 4), morok.Tensor.empty(4, 5)
+    _figures(lambda: [[(a @ b).exp().sum(0).uop]])
+
+
+CASES: dict[str, Callable[[], dict[str, float]]] = {
+    **{name: partial(_step, name) for name in models.TRAINED},
+    "resnet50 forward": partial(_forward, models.ResNet50, (64, 3, 224, 224)),
+    "300 small shapes": _shapes,
+}
