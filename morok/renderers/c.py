@@ -14,7 +14,15 @@ from collections.abc import Callable, Iterable
 from morok.dtype import DType, dtypes
 from morok.ir import AxisType, Capability, GroupOp, Ops, UOp
 from morok.renderers import c_helpers as helpers
-from morok.renderers.base import Context, Expr, Level, base_buffer, is_register, splat_value
+from morok.renderers.base import (
+    FLOAT_STORAGE,
+    Context,
+    Expr,
+    Level,
+    base_buffer,
+    is_register,
+    splat_value,
+)
 from morok.renderers.c_expressions import CExpressions
 from morok.renderers.c_types import held, in_memory, mask_dtype
 
@@ -38,15 +46,16 @@ _OPS = frozenset(
 def c_capability(features: frozenset[str]) -> Capability:
     """What C on a processor with these features can do; part of every kernel's key."""
     bits = 512 if "avx512f" in features else 256 if "avx" in features else 128
-    widths = tuple(
-        (dtype, tuple(1 << k for k in range(7) if 64 <= dtype.bits << k <= bits))
-        for dtype in (*dtypes.ints, *dtypes.floats, dtypes.bool_)
-    )
+    widths = []
+    for dtype in (*dtypes.ints, *dtypes.floats, dtypes.bool_):
+        lane = 32 if dtype in FLOAT_STORAGE else dtype.bits  # small floats compute in float32
+        lanes = tuple(1 << k for k in range(7) if 64 <= lane << k <= bits)
+        widths.append((dtype, lanes))
     fused = {Ops.MULACC} if features & {"fma", "ARM_NEON"} else set()
     return Capability(
         name="C " + " ".join(sorted(features)),
         ops=_OPS | fused,
-        vector_widths=widths,
+        vector_widths=tuple(widths),
         vector_alu=True,
         threads=True,
         local_memory=True,

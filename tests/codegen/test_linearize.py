@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from morok._core import toposort
-from morok.codegen import add_ifs, control_flow, final_rewrite, linearize, run_pipeline
+from morok.codegen import (
+    add_ifs,
+    control_flow,
+    decompose,
+    final_rewrite,
+    linearize,
+    run_pipeline,
+)
+from morok.codegen.branches import branch_around
 from morok.dtype import AddrSpace, DType, dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import AxisId, AxisType, KernelInfo, Level, Ops, UOp, interpret_linear, verify
@@ -276,6 +284,23 @@ def test_a_read_between_two_stores_ends_the_if() -> None:
     linear = lowered(sink)
     got = interpret_linear(linear, [np.zeros(16, np.float32)] * 2)[1]
     assert got.tolist() == [1.0] * 10 + [0.0] * 6
+
+
+def test_branches_around_rare_arms_keep_the_meaning() -> None:
+    """sin of vectors, in one of which a lane is huge"""
+    i = loop(2, 0)
+    x, out = param(1, 16), param(0, 16)
+    read = UOp(Ops.INDEX, F32.vec(8), (x, i * 8), False).load()
+    address = UOp(Ops.INDEX, F32.vec(8), (out, i * 8), False)
+    sink = decompose(kernel(address.store(read.sin(), i)), renderer().capability)
+    ready = control_flow(final_rewrite(sink, renderer().capability))
+    linear = linearize(branch_around(ready, renderer().capability))
+    verify(linear, Level.LINEAR)
+    assert [op.op for op in linear.src].count(Ops.IF) == 1
+    data = np.linspace(-3, 3, 16, dtype=np.float32)
+    data[11] = 1e20
+    got = interpret_linear(linear, [np.zeros(16, np.float32), data])[0]
+    np.testing.assert_allclose(got, np.sin(data.astype(np.float64)), rtol=1e-6)
 
 
 # ---- everything ----------------------------------------------------------------------------------

@@ -92,7 +92,10 @@ class _Machine:
         if op is Ops.END:
             return self._end(place, node)
         if op is Ops.IF:
-            holds = self._value(node, node.src[0]) & self.active[-1]
+            holds = self._value(node, node.src[0])
+            if holds.ndim > 1:  # a vector: entered when the condition holds in some lane
+                holds = holds.any(axis=1)
+            holds = holds & self.active[-1]
             if not holds.any():
                 return self._closing(place, Ops.IF, Ops.ENDIF) + 1
             self.active.append(holds)
