@@ -85,11 +85,22 @@ def _filled(program: UOp, position: int, value: UOp) -> UOp:
 # ---- what a runtime asks -------------------------------------------------------------------------
 
 
+# Words of C: a function must not be called so.
+# fmt: off
+_RESERVED = frozenset({
+    "asm", "auto", "break", "case", "char", "const", "continue", "default", "do", "double",
+    "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register",
+    "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef",
+    "union", "unsigned", "void", "volatile", "while",
+})
+# fmt: on
+
+
 def kernel_name(sink: UOp) -> str:
     """The name of a kernel's function: that of its KernelInfo as an identifier."""
     name = sink.arg.name if isinstance(sink.arg, KernelInfo) else "kernel"
     name = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "kernel"
-    return f"k_{name}" if name[0].isdigit() else name
+    return f"k_{name}" if name[0].isdigit() or name in _RESERVED else name
 
 
 def local_layout(linear: UOp) -> tuple[dict[UOp, int], int]:

@@ -84,6 +84,7 @@ class Context:
         self.depth = 1
         self.exprs: dict[UOp, Expr] = {}
         self.counts: dict[str, int] = {}
+        self.taken: set[str] = set()  # names of definitions and loop counters
         self.prelude: dict[str, str] = {}  # definitions in front of the kernel, by name
         self.types: dict[tuple[DType, bool], str] = {}  # names of types that are defined
         self.stored = {base_buffer(op.src[0].src[0]) for op in self.ops if op.op is Ops.STORE}
@@ -118,6 +119,14 @@ class Context:
         number = self.counts.get(prefix, 0)
         self.counts[prefix] = number + 1
         return f"{prefix}{number}"
+
+    def unique(self, name: str) -> str:
+        """`name`, or one like it if something has it already."""
+        wanted = name
+        while wanted in self.taken:
+            wanted = self.fresh(f"{name}_")
+        self.taken.add(wanted)
+        return wanted
 
     def emit(self, line: str) -> None:
         self.lines.append(INDENT * self.depth + line)

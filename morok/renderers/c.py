@@ -9,6 +9,7 @@ hi. Nothing is included.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from morok.dtype import DType, dtypes
@@ -193,9 +194,7 @@ class CRenderer(CExpressions):
         size, number = node.arg
         base = node.dtype.base
         dtype = self.register_dtype(base)
-        name = f"acc{number}"
-        if any(name == known.text for known in ctx.exprs.values()):
-            name = ctx.fresh(f"{name}_")
+        name = ctx.unique(f"acc{number}")
         array = f"[{size}] __attribute__((aligned(64)))" if size != 1 else ""
         ctx.emit(f"{self.named(ctx, dtype)} {name}{array};")
         ctx.exprs[node] = Expr(name)
@@ -208,14 +207,13 @@ class CRenderer(CExpressions):
 
     def _define_var(self, ctx: Context, node: UOp) -> None:
         names = sorted({op.arg[0] for op in ctx.ops if op.op is Ops.DEFINE_VAR})
-        ctx.emit(f"const int64_t {node.arg[0]} = vars[{names.index(node.arg[0])}];")
-        ctx.exprs[node] = Expr(node.arg[0])
+        name = ctx.unique("var_" + re.sub(r"\W", "_", node.arg[0], flags=re.ASCII))
+        ctx.emit(f"const int64_t {name} = vars[{names.index(node.arg[0])}];")
+        ctx.exprs[node] = Expr(name)
 
     def _range(self, ctx: Context, node: UOp) -> None:
         axis, kind = node.arg
-        name = f"i{axis.number}"
-        if any(name == known.text for known in ctx.exprs.values()):
-            name = ctx.fresh(f"{name}_")
+        name = ctx.unique(f"i{axis.number}")
         first, end = "0", self.expr(ctx, node.src[0]).text
         if kind is AxisType.THREAD:
             first, end = "lo", "hi"

@@ -113,7 +113,13 @@ def test_every_stage_is_verified(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("given", "wanted"),
-    [("softmax 3x4", "softmax_3x4"), ("9to5", "k_9to5"), ("…", "kernel"), ("", "kernel")],
+    [
+        ("softmax 3x4", "softmax_3x4"),
+        ("9to5", "k_9to5"),
+        ("…", "kernel"),
+        ("", "kernel"),
+        ("double", "k_double"),
+    ],
 )
 def test_names_are_identifiers(given: str, wanted: str) -> None:
     assert kernel_name(sink(given)) == wanted
