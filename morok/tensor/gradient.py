@@ -53,11 +53,7 @@ def gradients(root: UOp, seed: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
                 part = _met(part, node, source)
             before = found.get(source)
             found[source] = part if before is None else _add(before, part)
-    return {
-        target: _spread(found.get(target, _zero(target)), target)
-        for target in wanted
-        if target in reached and root in reached
-    }
+    return {target: _spread(found[target], target) for target in wanted if target in found}
 
 
 def _reached(order: list[UOp], wanted: set[UOp]) -> set[UOp]:
@@ -103,7 +99,9 @@ def _times(a: UOp, b: UOp) -> UOp:
 
 
 def _add(a: UOp, b: UOp) -> UOp:
-    return alu(Ops.ADD, a, b)
+    if a.op is Ops.CONST and a.arg == 0:
+        return b
+    return a if b.op is Ops.CONST and b.arg == 0 else alu(Ops.ADD, a, b)
 
 
 def _neg(a: UOp) -> UOp:
@@ -127,6 +125,11 @@ def _zero(like: UOp) -> UOp:
 
 def _pass(grad: UOp, node: UOp) -> UOp:
     return grad
+
+
+def _flat(grad: UOp, node: UOp) -> UOp:
+    """The slope of a step: 0 wherever it has one."""
+    return _zero(node)
 
 
 def _first(build: Callable[[UOp, UOp, UOp], UOp]) -> tuple[Rule]:
@@ -296,9 +299,9 @@ RULES: Mapping[Ops, tuple[Rule | None, ...]] = {
     Ops.TAN: _first(lambda g, x, n: _times(g, _add(_times(n, n), const(n.dtype, 1)))),
     Ops.ERF: _first(lambda g, x, n: _times(
         g, _scaled(alu(Ops.EXP, _neg(_times(x, x))), 2 / math.sqrt(math.pi)))),
-    # steps: their slope is 0 wherever they have one
-    Ops.FLOOR: (None,), Ops.CEIL: (None,), Ops.TRUNC: (None,), Ops.ROUND: (None,),
-    Ops.SIGN: (None,), Ops.BITCAST: (None,),
+    Ops.FLOOR: (_flat,), Ops.CEIL: (_flat,), Ops.TRUNC: (_flat,), Ops.ROUND: (_flat,),
+    Ops.SIGN: (_flat,),
+    Ops.BITCAST: (None,),
     # two operands
     Ops.ADD: (_pass, _pass),
     Ops.SUB: (_pass, lambda g, n: _neg(g)),
@@ -308,8 +311,8 @@ RULES: Mapping[Ops, tuple[Rule | None, ...]] = {
     Ops.POW: (_power_base, _power_exponent),
     Ops.MAX: (_larger(0, Ops.LT), _larger(1, Ops.LT)),
     Ops.MIN: (_larger(0, Ops.GT), _larger(1, Ops.GT)),
-    Ops.FLOORDIV: (None, None),
-    Ops.IDIV: (None, None),
+    Ops.FLOORDIV: (_flat, _flat),
+    Ops.IDIV: (_flat, _flat),
     Ops.FLOORMOD: (_pass, lambda g, n: _neg(_times(g, alu(Ops.FLOOR, _over(*n.src))))),
     Ops.MOD: (_pass, lambda g, n: _neg(_times(g, alu(Ops.TRUNC, _over(*n.src))))),
     # three operands
