@@ -1,4 +1,4 @@
-"""Stage 20, second half: long computations that a condition may make pointless stand behind a branch.
+"""Stage 20, second half: branches around long computations that a condition makes pointless.
 
 A WHERE computes both its arms. Where one arm alone needs dozens of ops (the reduction of huge
 arguments of sin and cos) and its condition holds for no lane, they are skipped:
@@ -144,7 +144,7 @@ def inside_branches(order: list[UOp]) -> dict[UOp, UOp]:
                 home[statement] = node
         elif node not in home and node.op in PURE:
             homes = {home.get(user) for user in users.get(node, ())}
-            if len(homes) == 1 and (branch := homes.pop()) is not None:
-                if node.open_ranges == branch.open_ranges:
-                    home[node] = branch
+            branch = homes.pop() if len(homes) == 1 else None
+            if branch is not None and node.open_ranges == branch.open_ranges:
+                home[node] = branch
     return home

@@ -191,10 +191,8 @@ def floor_division(f: UOp, ctx: Capability) -> UOp | None:
     if shift is not None:
         return x >> shift if divide else x & ((1 << shift) - 1)
     remainder = x.mod(y)
-    if _not_negative(y):
-        wrong = remainder < 0
-    else:
-        wrong = remainder.ne(0) & ((remainder ^ y) < 0)
+    signs_differ = remainder.ne(0) & ((remainder ^ y) < 0)
+    wrong = remainder < 0 if _not_negative(y) else signs_differ
     if divide:
         return x.idiv(y) + wrong.where(-1, x.const_like(0))
     return remainder + wrong.where(y, 0)

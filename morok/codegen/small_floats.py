@@ -192,7 +192,7 @@ def _sticky_float32(x: UOp) -> UOp:
 
 
 def _sticky_int64(x: UOp) -> UOp:
-    """A 64-bit integer that float64 holds exactly, on the same side of every tie of a small float."""
+    """A 64-bit integer that float64 holds exactly, on the same side of every small float's ties."""
     low = x & 0xFFF
     cut = (x - low) | low.ne(0).where(0x1000, x.const_like(0))
     big = (x >= 1 << 53) if x.dtype.kind == "u" else (x >= 1 << 53) | (x <= -(1 << 53))
