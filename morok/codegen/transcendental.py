@@ -271,7 +271,7 @@ def _subtract_multiples(size: UOp) -> tuple[UOp, UOp, UOp]:
 
 
 def _payne_hanek(size: UOp) -> tuple[UOp, UOp, UOp]:
-    """size = m * 2**e; m times the 128 or 192 bits of 2/pi from which on products count modulo 4."""
+    """size = m * 2**e; m times the 128 or 192 bits of 2/pi whose products count modulo 4."""
     form = _format(size)
     bits = _as_int(size).cast(dtypes.uint64)
     m = (bits & ((1 << form.mantissa) - 1)) | (1 << form.mantissa)
