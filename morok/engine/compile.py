@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from morok import config
-from morok.codegen import get_program, scratch_bytes
+from morok.codegen import get_program, kernel_name, scratch_bytes
 from morok.ir import Ops, UOp
 from morok.optimizer import apply_opts
 from morok.runtime import CpuDevice, ExecutionPlan, Kernel, KernelSource
@@ -59,11 +59,6 @@ def program_source(program: UOp) -> str:
     return code
 
 
-def _name(program: UOp) -> str:
-    name: str = program.src[0].arg.name
-    return name
-
-
 def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKernel]:
     """The compiled kernel of each SINK; new ones are lowered and compiled together.
 
@@ -83,7 +78,9 @@ def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKer
             stats.lowered += len(programs)
             stats.lower_seconds += perf_counter() - start
             start = perf_counter()
-            kernels = device.build([KernelSource(_name(p), program_source(p)) for p in programs])
+            kernels = device.build(
+                [KernelSource(kernel_name(p.src[0]), program_source(p)) for p in programs]
+            )
             stats.compile_seconds += perf_counter() - start
             for key, program, kernel in zip(missing, programs, kernels, strict=True):
                 _cache[key] = CompiledKernel(kernel.name, program, kernel, scratch_bytes(program))

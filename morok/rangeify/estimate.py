@@ -65,7 +65,5 @@ def estimate(sink: UOp) -> Estimates:
             for side, wanted in ((read, u in values), (written, u in targets)):
                 if wanted:
                     side[u.src[0]] = min(size, side.get(u.src[0], 0) + elements)
-    moved = sum(
-        n * p.dtype.base.itemsize for side in (read, written) for p, n in side.items()
-    )
+    moved = sum(n * p.dtype.base.itemsize for side in (read, written) for p, n in side.items())
     return Estimates(flops, moved)

@@ -34,8 +34,9 @@ RANGE_STAGES: tuple[tuple[str, Callable[[UOp], UOp]], ...] = (
     ("simplify ranges", simplify_merge_adjacent),
     ("renumber", renumber),
 )
-"""Stages 4 and 5 on each kernel, and the names of its loops. Stages 1 to 3 (movement through indices,
-load collapse, split ranges) have no pass of their own: rangeify moves indices while it walks."""
+"""Stages 4 and 5 on each kernel, and the names of its loops. Stages 1 to 3 (movement through
+indices, load collapse, split ranges) have no pass of their own: rangeify moves indices while it
+walks."""
 
 
 class LocalAddBufferContext:
