@@ -14,11 +14,12 @@ try:
         order,
     )
     from morok._core.affine import affine_add, affine_form, affine_split
+    from morok._core.construct import build, node, register_uop_class
     from morok._core.infer import register_op
     from morok._core.launch import ExecutionPlan, Kernel, Library
     from morok._core.match import Matcher, checked_build
     from morok._core.memory import Buffer, clear_pool, memory_stats, reset_peak, set_pool_limit
-    from morok._core.node import Node, build, node, node_stats, register_uop_class, set_provenance
+    from morok._core.node import Node, node_stats, set_provenance
     from morok._core.program import Program, native_rules
     from morok._core.rewrite import graph_rewrite, rewrite_limits, set_tracer
     from morok._core.walk import backward_slice, consumers, cut_realized, substitute, toposort

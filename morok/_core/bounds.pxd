@@ -1,19 +1,19 @@
 # cython: language_level=3
-"""Interval transfer functions and integer constant folding."""
+"""Interval transfer functions."""
 
 from libc.stdint cimport int64_t, uint16_t
 
 from morok._core.types cimport CNode
 
 
-cdef enum BoundsKind:
-    B_NONE
-    B_DTYPE
-    B_CONST
-    B_RANGE
-    B_DEFINE_VAR
-    B_SPECIAL
-    B_BIND
+cdef enum BoundsKind:  # in the order of `_BOUNDS_KINDS` of infer.pyx
+    B_NONE  # unknown
+    B_DTYPE  # the limits of the dtype
+    B_CONST  # the argument
+    B_RANGE  # 0 up to the source
+    B_DEFINE_VAR  # what the argument says
+    B_SPECIAL  # as B_RANGE
+    B_BIND  # the variable
     B_ADD
     B_SUB
     B_MUL
@@ -38,16 +38,14 @@ cdef enum BoundsKind:
     B_NE
     B_WHERE
     B_CAST
-    B_UNION
+    B_UNION  # all sources together
     B_ABS
     B_SIGN
     B_SQUARE
-    B_SRC0
+    B_SRC0  # the first source
 
 
 # fills in vmin, vmax and their flag of a new node whose sources are complete
 cdef int infer_bounds(CNode *n) except -1
-# op(a, b) for operands of src_dtype in the semantics of dtype: 1 = done, 0 = not foldable; unary ops ignore b
-cdef int fold_int(uint16_t op, uint16_t dtype, uint16_t src_dtype, int64_t a, int64_t b, int64_t *out) noexcept
 # limits of an integer or bool dtype; False where int64 cannot say them or there are none
 cdef bint type_limits(uint16_t dtype, int64_t *lo, int64_t *hi) noexcept

@@ -1,14 +1,15 @@
-"""Bounds of integer and bool nodes, and the folding of their constants.
+"""Bounds of integer and bool nodes.
 
-A transfer function answers the interval of a node from those of its sources: exact where that is cheap, wider
-where it is not, "unknown" where int64 cannot say it; never wrong. `index` values are ideal integers whose
-divisors are not zero; fixed-width types wrap (then the interval is the type's limits) and divide by zero to 0.
+A transfer function answers the interval of a node from those of its sources: exact where that is
+cheap, wider where it is not, "unknown" where int64 cannot say it; never wrong. `index` values are
+ideal integers whose divisors are not zero; fixed-width types wrap (then the interval is the type's
+limits) and divide by zero to 0.
 """
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from morok._core.infer cimport DTYPES, OP_VCONST, OPS, DTypeInfo
-from morok._core.node cimport ArgRecord
+from morok._core.argument cimport ArgRecord
 from morok._core.types cimport (
     ARG_BOOL,
     ARG_INT,
@@ -48,7 +49,7 @@ cdef inline bint _is_int(uint16_t dtype) noexcept:
 
 
 cdef inline void _set(CNode *n, int64_t lo, int64_t hi) noexcept:
-    """Known bounds; a fixed-width type that they leave wraps, so then they are the type's limits."""
+    """Known bounds; a fixed-width type that they leave wraps: then they are the type's limits."""
     cdef int64_t a, b
     if DTYPES[n.dtype].kind != c'x':
         if not type_limits(n.dtype, &a, &b):
@@ -100,7 +101,7 @@ cdef inline int64_t _div(int64_t a, int64_t b, bint floor, bint *bad) noexcept:
 
 
 cdef inline void _divide(CNode *n, int64_t a, int64_t b, int64_t c, int64_t d, bint floor) noexcept:
-    """Quotients of [a, b] by [c, d]. For a fixed sign of the divisor the extremes lie at corners."""
+    """Quotients of [a, b] by [c, d]. For one sign of the divisor the extremes lie at corners."""
     cdef Span s
     cdef bint bad = False
     cdef int64_t e
@@ -251,19 +252,85 @@ cdef inline void _compare(CNode *n, uint8_t k, CNode *x, CNode *y) noexcept:
     _set(n, lo, hi)
 
 
-cdef void _vconst(CNode *n):
-    cdef Span s
-    s.any = False
-    if n.akind != ARG_OBJECT:
-        return
-    for v in (<ArgRecord>n.arg).value:
+cdef int _vconst(CNode *n) except -1:
+    """The least and the greatest lane."""
+    cdef Span s = Span(0, 0, False)
+    if n.akind != ARG_OBJECT or type((<ArgRecord>n.arg).value) is not tuple:
+        return 0
+    for v in <tuple>(<ArgRecord>n.arg).value:
         if type(v) is not int and type(v) is not bool:
-            return
+            return 0
         if not INT64_MIN <= v <= INT64_MAX:
-            return
+            return 0
         _see(&s, v)
     if s.any:
         _set(n, s.lo, s.hi)
+    return 0
+
+
+cdef int _define_var(CNode *n) except -1:
+    """The bounds that the argument (name, least, greatest) states."""
+    cdef object arg = (<ArgRecord>n.arg).value if n.akind == ARG_OBJECT else None
+    if type(arg) is not tuple or len(<tuple>arg) != 3:
+        return 0
+    lo = (<tuple>arg)[1]
+    hi = (<tuple>arg)[2]
+    if type(lo) is int and type(hi) is int and INT64_MIN <= lo <= hi <= INT64_MAX:
+        _set(n, lo, hi)
+    return 0
+
+
+cdef int _const(CNode *n) except -1:
+    if n.akind == ARG_INT or n.akind == ARG_BOOL:
+        if _is_int(n.dtype):
+            n.vmin = n.iarg
+            n.vmax = n.iarg
+            n.flags |= NODE_BOUNDED
+    elif n.akind == ARG_OBJECT and DTYPES[n.dtype].kind == c'x':
+        kind = type((<ArgRecord>n.arg).value)
+        if kind is not tuple and kind is not int:
+            n.flags |= NODE_INVALID
+    return 0
+
+
+cdef int _union(CNode *n) except -1:
+    """All sources together; of a VCONST, all lanes."""
+    cdef uint32_t i
+    cdef int64_t lo, hi
+    if n.op == OP_VCONST:
+        return _vconst(n)
+    if n.nsrc == 0 or not _known(n.src[0]):
+        _limits(n)
+        return 0
+    lo = n.src[0].vmin
+    hi = n.src[0].vmax
+    for i in range(1, n.nsrc):
+        if not _known(n.src[i]):
+            _limits(n)
+            return 0
+        lo = min(lo, n.src[i].vmin)
+        hi = max(hi, n.src[i].vmax)
+    _set(n, lo, hi)
+    return 0
+
+
+cdef void _where(CNode *n) noexcept:
+    """Both arms together; an arm that is not taken, or Invalid, does not count."""
+    cdef CNode *x = n.src[0]
+    cdef CNode *a = n.src[1]
+    cdef CNode *b = n.src[2]
+    if _known(x) and x.vmin == x.vmax:
+        if not x.vmin:
+            a = b
+        b = a
+    if _const_invalid(b):
+        b = a
+    elif _const_invalid(a):
+        a = b
+    if _known(a) and _known(b):
+        _set(n, min(a.vmin, b.vmin), max(a.vmax, b.vmax))
+    elif not _const_invalid(a):
+        _limits(n)
 
 
 cdef void _unary(CNode *n, uint8_t k, CNode *x) noexcept:
@@ -320,101 +387,17 @@ cdef void _unary(CNode *n, uint8_t k, CNode *x) noexcept:
             _set(n, 0, b)
 
 
-cdef int infer_bounds(CNode *n) except -1:
-    cdef uint8_t k = OPS[n.op].bounds_kind
+cdef void _binary(CNode *n, uint8_t k, CNode *x, CNode *y) noexcept:
     cdef int64_t a, b, c, d, lo, hi, t, u
-    cdef uint32_t i
-    cdef CNode *x
-    cdef CNode *y
-    if k == B_NONE:
-        return 0
-    if k == B_CONST:
-        if n.akind == ARG_INT or n.akind == ARG_BOOL:
-            if _is_int(n.dtype):
-                n.vmin = n.iarg
-                n.vmax = n.iarg
-                n.flags |= NODE_BOUNDED
-        elif n.akind == ARG_OBJECT and DTYPES[n.dtype].kind == c'x':
-            if type((<ArgRecord>n.arg).value) is not tuple and type((<ArgRecord>n.arg).value) is not int:
-                n.flags |= NODE_INVALID
-        elif n.op == OP_VCONST:
-            _vconst(n)
-        return 0
-    if not _is_int(n.dtype):
-        return 0
-    if k == B_DTYPE:
-        _limits(n)
-        return 0
-    if k == B_RANGE or k == B_SPECIAL:
-        if n.nsrc >= 1 and _known(n.src[0]):
-            _set(n, 0, n.src[0].vmax - 1)
-        return 0
-    if k == B_DEFINE_VAR:
-        value = (<ArgRecord>n.arg).value
-        _set(n, value[1], value[2])
-        return 0
-    if k == B_UNION:
-        if n.op == OP_VCONST:
-            _vconst(n)
-            return 0
-        if n.nsrc == 0 or not _known(n.src[0]):
-            _limits(n)
-            return 0
-        lo = n.src[0].vmin
-        hi = n.src[0].vmax
-        for i in range(1, n.nsrc):
-            if not _known(n.src[i]):
-                _limits(n)
-                return 0
-            lo = min(lo, n.src[i].vmin)
-            hi = max(hi, n.src[i].vmax)
-        _set(n, lo, hi)
-        return 0
-    if n.nsrc == 0:
-        return 0
-    x = n.src[0]
-    if k == B_BIND:
-        # The variable's bounds, not today's value: kernels serve every binding.
-        if _known(x):
-            _set(n, x.vmin, x.vmax)
-        return 0
-    if k == B_WHERE:
-        if n.nsrc != 3:
-            return 0
-        if _known(x) and x.vmin == x.vmax:
-            y = n.src[1] if x.vmin else n.src[2]
-            if _known(y):
-                _set(n, y.vmin, y.vmax)
-            elif not _const_invalid(y):
-                _limits(n)
-            return 0
-        if _const_invalid(n.src[2]):
-            if _known(n.src[1]):
-                _set(n, n.src[1].vmin, n.src[1].vmax)
-        elif _const_invalid(n.src[1]):
-            if _known(n.src[2]):
-                _set(n, n.src[2].vmin, n.src[2].vmax)
-        elif _known(n.src[1]) and _known(n.src[2]):
-            _set(n, min(n.src[1].vmin, n.src[2].vmin), max(n.src[1].vmax, n.src[2].vmax))
-        else:
-            _limits(n)
-        return 0
-    if n.nsrc == 1 or k == B_SRC0 or k == B_CAST:
-        if k in (B_SRC0, B_CAST, B_NEG, B_NOT, B_ABS, B_SIGN, B_SQUARE):
-            _unary(n, k, x)
-        return 0
-    if n.nsrc != 2:
-        return 0
-    y = n.src[1]
-    if k >= B_LT and k <= B_NE:
+    if B_LT <= k <= B_NE:
         _compare(n, k, x, y)
-        return 0
+        return
     if not (_known(x) and _known(y)):
         if k == B_FLOORMOD and _known(y) and y.vmin > 0 and DTYPES[n.dtype].kind == c'x':
             _set(n, 0, y.vmax - 1)
         else:
             _limits(n)
-        return 0
+        return
     a = x.vmin
     b = x.vmax
     c = y.vmin
@@ -450,119 +433,42 @@ cdef int infer_bounds(CNode *n) except -1:
         _bitwise(n, k, a, b, c, d)
     elif k == B_SHL or k == B_SHR:
         _shift(n, k, a, b, c, d)
-    return 0
 
 
-# ---- constant folding -----------------------------------------------------------------------------
-
-cdef inline int _wrap(uint16_t dtype, uint64_t v, int64_t *out) noexcept:
-    """Reduce to the width of a fixed integer dtype. 0 if int64 cannot hold the result."""
-    cdef DTypeInfo *d = &DTYPES[dtype]
-    cdef int s
-    if d.kind == c'b':
-        out[0] = v != 0
-        return 1
-    if d.bits == 64:
-        if d.kind == c'u' and v >> 63:
-            return 0
-        out[0] = <int64_t>v
-        return 1
-    s = 64 - d.bits
-    out[0] = (<int64_t>(v << s)) >> s if d.kind == c'i' else <int64_t>((v << s) >> s)
-    return 1
-
-
-cdef int fold_int(uint16_t op, uint16_t dtype, uint16_t src_dtype, int64_t a, int64_t b, int64_t *out) noexcept:
-    """`op(a, b)` for operands of `src_dtype` in the semantics of `dtype`; unary ops ignore b."""
-    cdef uint8_t k = OPS[op].bounds_kind
-    cdef bint ideal = DTYPES[dtype].kind == c'x'
-    cdef bint unsigned64 = DTYPES[src_dtype].kind == c'u' and DTYPES[src_dtype].bits == 64
-    cdef int64_t width = DTYPES[dtype].bits, r = 0
-    cdef bint bad = False
-    if not (_is_int(dtype) and _is_int(src_dtype)):
+cdef int infer_bounds(CNode *n) except -1:
+    """Fast entry: fill in the bounds of a new node."""
+    cdef uint8_t k = OPS[n.op].bounds_kind
+    cdef CNode *x
+    if k == B_NONE:
         return 0
-    if k >= B_LT and k <= B_NE:
-        if k == B_LT: out[0] = a < b
-        elif k == B_LE: out[0] = a <= b
-        elif k == B_GT: out[0] = a > b
-        elif k == B_GE: out[0] = a >= b
-        elif k == B_EQ: out[0] = a == b
-        else: out[0] = a != b
-        return 1
-    if k == B_MAX or k == B_MIN:
-        out[0] = max(a, b) if k == B_MAX else min(a, b)
-        return 1
-    if k == B_ADD or k == B_SUB or k == B_MUL or k == B_NEG or k == B_SQUARE:
-        if k == B_NEG:
-            b = a
-            a = 0
-        elif k == B_SQUARE:
-            b = a
-        if k == B_ADD: bad = mk_add(a, b, &r)
-        elif k == B_MUL or k == B_SQUARE: bad = mk_mul(a, b, &r)
-        else: bad = mk_sub(a, b, &r)
-        if ideal or unsigned64:
-            out[0] = r
-            return not bad and not (unsigned64 and r < 0)
-        return _wrap(dtype, <uint64_t>r, out)
-    if k == B_FLOORDIV or k == B_IDIV or k == B_FLOORMOD or k == B_MOD:
-        if b == 0:
-            out[0] = 0
-            return not ideal
-        if b == -1:
-            if k == B_FLOORMOD or k == B_MOD:
-                out[0] = 0
-                return 1
-            if a == INT64_MIN and ideal:
-                return 0
-            return _wrap(dtype, 0 - <uint64_t>a, out) if not ideal else _negate(a, out)
-        if k == B_FLOORDIV: out[0] = mk_floordiv(a, b)
-        elif k == B_IDIV: out[0] = a / b
-        elif k == B_FLOORMOD: out[0] = mk_floormod(a, b)
-        else: out[0] = a % b
-        return 1
-    if k == B_AND: out[0] = a & b
-    elif k == B_OR: out[0] = a | b
-    elif k == B_XOR: out[0] = a ^ b
-    elif k == B_NOT:
-        if DTYPES[dtype].kind == c'b':
-            out[0] = not a
-            return 1
-        if unsigned64:
-            return 0
-        return _wrap(dtype, ~<uint64_t>a, out) if not ideal else _invert(a, out)
-    elif k == B_SHL:
-        if b < 0:
-            return 0
-        if ideal:
-            return b < 62 and not mk_mul(a, <int64_t>1 << b, out)
-        if b >= width:
-            out[0] = 0
-            return 1
-        return _wrap(dtype, <uint64_t>a << b, out)
-    elif k == B_SHR:
-        if b < 0:
-            return 0
-        out[0] = _shift_right(a, b)
-    elif k == B_ABS:
-        if a == INT64_MIN:
-            return 0
-        return _wrap(dtype, <uint64_t>(-a if a < 0 else a), out) if not ideal else _magnitude(a, out)
-    elif k == B_SIGN: out[0] = (a > 0) - (a < 0)
-    else: return 0
-    return 1
-
-
-cdef inline int _negate(int64_t a, int64_t *out) noexcept:
-    out[0] = -a
-    return 1
-
-
-cdef inline int _invert(int64_t a, int64_t *out) noexcept:
-    out[0] = -1 - a
-    return 1
-
-
-cdef inline int _magnitude(int64_t a, int64_t *out) noexcept:
-    out[0] = -a if a < 0 else a
-    return 1
+    if k == B_CONST:
+        return _const(n)
+    if not _is_int(n.dtype):
+        return 0
+    if k == B_DTYPE:
+        _limits(n)
+        return 0
+    if k == B_DEFINE_VAR:
+        return _define_var(n)
+    if k == B_UNION:
+        return _union(n)
+    if n.nsrc == 0:
+        return 0
+    x = n.src[0]
+    if k == B_RANGE or k == B_SPECIAL:
+        # an empty loop has no values: any bounds are true of them, but not reversed ones
+        if _known(x):
+            _set(n, 0, x.vmax - 1 if x.vmax > 0 else 0)
+    elif k == B_BIND:
+        # the variable's bounds, not today's value: kernels serve every binding
+        if _known(x):
+            _set(n, x.vmin, x.vmax)
+    elif k == B_WHERE:
+        if n.nsrc == 3:
+            _where(n)
+    elif k in (B_SRC0, B_CAST, B_NEG, B_NOT, B_ABS, B_SIGN, B_SQUARE):
+        if n.nsrc == 1 or k == B_SRC0 or k == B_CAST:
+            _unary(n, k, x)
+    elif n.nsrc == 2:
+        _binary(n, k, x, n.src[1])
+    return 0

@@ -16,7 +16,7 @@ from morok._core.infer cimport DTYPES, OP_CONST, OP_VCONST, OP_VECTORIZE
 from morok._core.node cimport ArgRecord, const_int, intern, peek, take
 from morok._core.types cimport ARG_BOOL, ARG_FLOAT, ARG_INT, ARG_NONE, ARG_OBJECT, CNode
 
-from morok._core.node import node
+from morok._core.construct import node
 from morok.dtype import cast_value
 
 cdef extern from "Python.h":

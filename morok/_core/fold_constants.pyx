@@ -14,14 +14,14 @@ from libc.math cimport ceil, fabs, floor, rint, sqrt, sqrtf, trunc
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from morok._core.bounds cimport fold_int
+from morok._core.arithmetic cimport fold_int
 from morok._core.constant cimport const_value, is_constant, make_float, make_int, make_number
 from morok._core.infer cimport DTYPES, OP_CONST, OP_VCONST, OP_VECTORIZE, OP_WHERE, OPS
 from morok._core.match cimport register_native
 from morok._core.node cimport ArgRecord, peek, take
 from morok._core.types cimport ARG_BOOL, ARG_FLOAT, ARG_INT, ARG_OBJECT, CNode
 
-from morok._core.node import node
+from morok._core.construct import node
 from morok.dtype import cast_value, from_bits, to_bits
 
 cdef extern from "Python.h":

@@ -1,32 +1,43 @@
 """What a node knows about itself: dtype, shape, bounds, open ranges, device.
 
-Every op names one kind of each in its row of the op table; the kinds are implemented here and nowhere
-else. The bounds of a node are the trusted base of many rewrite rules: a transfer function may answer
-"unknown", never a wrong interval. They are checked exhaustively in `tests/core/test_bounds.py`.
+Every op names one kind of each in its row of the op table; the kinds are implemented here, in
+`bounds` and in `scope`, and nowhere else. Inference is no verifier: an argument that has not the
+form its row asks for gives a node without shape, which the verifier reports; sizes that do not fit
+are an error here.
 """
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc
 from libc.string cimport memcpy
 
+from morok._core.argument cimport ArgRecord
 from morok._core.bounds cimport infer_bounds
-from morok._core.node cimport ArgRecord
+from morok._core.hashtable cimport (
+    Table,
+    identity,
+    table_init,
+    table_insert,
+    table_of,
+    table_reserve,
+)
 from morok._core.scope cimport infer_ranges
 from morok._core.types cimport ARG_BOOL, ARG_INT, ARG_OBJECT, CNode
 
 import hashlib
 
+from morok.dtype import DType, dtypes
 from morok.errors import DTypeError, ShapeError
 
 cdef extern from "Python.h":
     void c_incref "Py_INCREF"(PyObject *)
+    PyObject *c_item "PyTuple_GET_ITEM"(PyObject *, Py_ssize_t)
+    Py_ssize_t c_size "PyTuple_GET_SIZE"(PyObject *)
 
 cdef enum:
     MAX_OPS = 128
     MAX_DTYPES = 4096
-    NO_DTYPE = 0xFFFF
 
 cdef enum DtypeKind:
     D_GIVEN
@@ -58,21 +69,27 @@ cdef enum ShapeKind:
 
 _DTYPE_KINDS = ("given", "src0", "src1", "bool", "index", "void", "element", "scalar", "vector")
 _SHAPE_KINDS = (
-    "none", "scalar", "elementwise", "src0", "buffer", "buffer_view", "reshape", "expand", "permute", "pad", "shrink",
-    "flip", "reduce_axis", "bufferize", "index",
+    "none", "scalar", "elementwise", "src0", "buffer", "buffer_view", "reshape", "expand",
+    "permute", "pad", "shrink", "flip", "reduce_axis", "bufferize", "index",
 )
 _BOUNDS_KINDS = (
     "none", "dtype", "const", "range", "define_var", "special", "bind", "add", "sub", "mul", "neg",
-    "floordiv", "floormod", "idiv", "mod", "max", "min", "and", "or", "xor", "not", "shl", "shr", "lt",
-    "le", "gt", "ge", "eq", "ne", "where", "cast", "union", "abs", "sign", "square", "src0",
+    "floordiv", "floormod", "idiv", "mod", "max", "min", "and", "or", "xor", "not", "shl", "shr",
+    "lt", "le", "gt", "ge", "eq", "ne", "where", "cast", "union", "abs", "sign", "square", "src0",
 )
 
+
 DTYPES = <DTypeInfo *>calloc(MAX_DTYPES, sizeof(DTypeInfo))
+if DTYPES == NULL:
+    raise MemoryError()
+
+cdef Table _dtype_infos  # rows of DTYPES, by the identity of the DType
+table_init(&_dtype_infos, 256)
 cdef uint16_t OP_COPY = 0, OP_ALLREDUCE = 0
 cdef tuple EMPTY_SHAPE = ()
 
 
-# ---- registration ---------------------------------------------------------------------------------
+# ---- registration -------------------------------------------------------------------------------
 
 cdef int _seed(str text, uint64_t *a, uint64_t *b) except -1:
     cdef bytes digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
@@ -81,14 +98,59 @@ cdef int _seed(str text, uint64_t *a, uint64_t *b) except -1:
     return 0
 
 
+cdef int _remember(str name, uint16_t i) except -1:
+    """Note the number of an op that the core itself needs."""
+    global OP_CONST, OP_RANGE, OP_ADD, OP_SUB, OP_MUL, OP_NEG, OP_FLOORDIV, OP_FLOORMOD, OP_WHERE
+    global OP_VECTORIZE, OP_VCONST, OP_GEP, OP_CAST, OP_DEFINE_VAR, OP_DEVICE, OP_INDEX, OP_AFTER
+    global OP_SHL, OP_COPY, OP_ALLREDUCE
+    if name == "CONST":
+        OP_CONST = i
+    elif name == "RANGE":
+        OP_RANGE = i
+    elif name == "ADD":
+        OP_ADD = i
+    elif name == "SUB":
+        OP_SUB = i
+    elif name == "MUL":
+        OP_MUL = i
+    elif name == "NEG":
+        OP_NEG = i
+    elif name == "FLOORDIV":
+        OP_FLOORDIV = i
+    elif name == "FLOORMOD":
+        OP_FLOORMOD = i
+    elif name == "WHERE":
+        OP_WHERE = i
+    elif name == "VECTORIZE":
+        OP_VECTORIZE = i
+    elif name == "VCONST":
+        OP_VCONST = i
+    elif name == "GEP":
+        OP_GEP = i
+    elif name == "CAST":
+        OP_CAST = i
+    elif name == "DEFINE_VAR":
+        OP_DEFINE_VAR = i
+    elif name == "DEVICE":
+        OP_DEVICE = i
+    elif name == "INDEX":
+        OP_INDEX = i
+    elif name == "AFTER":
+        OP_AFTER = i
+    elif name == "SHL":
+        OP_SHL = i
+    elif name == "COPY":
+        OP_COPY = i
+    elif name == "ALLREDUCE":
+        OP_ALLREDUCE = i
+    return 0
+
+
 def register_op(int i, member, str dtype_kind, str shape_kind, str bounds_kind, int range_end,
                 bint inherits_ended, bint commutative):
     """Enter one row of the op table: number, Ops member, kinds; `range_end` is -1 for none."""
     cdef str name = member.name
     cdef OpInfo *info
-    global OP_CONST, OP_RANGE, OP_ADD, OP_SUB, OP_MUL, OP_NEG, OP_FLOORDIV, OP_FLOORMOD, OP_WHERE
-    global OP_VECTORIZE, OP_VCONST, OP_GEP, OP_CAST, OP_DEFINE_VAR, OP_DEVICE, OP_INDEX, OP_AFTER, OP_SHL
-    global OP_COPY, OP_ALLREDUCE
     if not 0 <= i < MAX_OPS:
         raise ValueError(f"op number {i} of {name} is not below {MAX_OPS}")
     info = &OPS[i]
@@ -101,68 +163,56 @@ def register_op(int i, member, str dtype_kind, str shape_kind, str bounds_kind, 
     info.inherits_ended = inherits_ended
     info.commutative = commutative
     _seed("op:" + name, &info.seed0, &info.seed1)
+    _remember(name, i)
     Py_INCREF(member)
     info.member = <PyObject *>member
     info.known = True
-    if name == "CONST": OP_CONST = i
-    elif name == "RANGE": OP_RANGE = i
-    elif name == "ADD": OP_ADD = i
-    elif name == "SUB": OP_SUB = i
-    elif name == "MUL": OP_MUL = i
-    elif name == "NEG": OP_NEG = i
-    elif name == "FLOORDIV": OP_FLOORDIV = i
-    elif name == "FLOORMOD": OP_FLOORMOD = i
-    elif name == "WHERE": OP_WHERE = i
-    elif name == "VECTORIZE": OP_VECTORIZE = i
-    elif name == "VCONST": OP_VCONST = i
-    elif name == "GEP": OP_GEP = i
-    elif name == "CAST": OP_CAST = i
-    elif name == "DEFINE_VAR": OP_DEFINE_VAR = i
-    elif name == "DEVICE": OP_DEVICE = i
-    elif name == "INDEX": OP_INDEX = i
-    elif name == "AFTER": OP_AFTER = i
-    elif name == "SHL": OP_SHL = i
-    elif name == "COPY": OP_COPY = i
-    elif name == "ALLREDUCE": OP_ALLREDUCE = i
 
 
 cdef uint16_t dtype_id(object dtype) except? 0xFFFF:
-    """The id of a DType; the first sight of one enters it into the table."""
-    cdef uint16_t i
+    """Fast entry: the id of a DType."""
+    cdef void *info = table_of(&_dtype_infos, <PyObject *>dtype)
+    if info != NULL:
+        return (<DTypeInfo *>info).id
+    return _enter_dtype(dtype)
+
+
+cdef uint16_t _enter_dtype(object dtype) except? 0xFFFF:
+    """The first sight of a DType puts it into the table."""
     cdef DTypeInfo *info
-    global DT_BOOL, DT_INDEX, DT_VOID
-    try:
-        i = dtype.id
-    except AttributeError:
-        raise TypeError(f"dtype must be a DType, got {type(dtype).__name__}") from None
+    cdef uint64_t i
+    if type(dtype) is not DType:
+        raise TypeError(f"dtype must be a DType, got {type(dtype).__name__}")
+    i = dtype.id
     if i >= MAX_DTYPES:
         raise OverflowError(f"more than {MAX_DTYPES} dtypes in one process")
     info = &DTYPES[i]
-    if info.known:
-        return i
     info.kind = ord(dtype.kind)
     info.bits = dtype.bits
     info.count = dtype.count
-    info.base = dtype.base.id if dtype.base is not None else NO_DTYPE
+    info.id = <uint16_t>i
     _seed("dtype:" + dtype.name, &info.seed0, &info.seed1)
-    Py_INCREF(dtype)
-    info.obj = <PyObject *>dtype
-    info.known = True
-    info.scalar = i if dtype.scalar is dtype else dtype_id(dtype.scalar)
-    if dtype.name == "bool": DT_BOOL = i
-    elif dtype.name == "index": DT_INDEX = i
-    elif dtype.name == "void": DT_VOID = i
-    if info.base != NO_DTYPE:
-        dtype_id(dtype.base)
-    return i
+    info.scalar = info.id if dtype.scalar is dtype else dtype_id(dtype.scalar)
+    info.base = info.id if dtype.base is dtype else dtype_id(dtype.base)
+    table_reserve(&_dtype_infos)
+    if not info.known:  # nobody else came while Python ran
+        Py_INCREF(dtype)
+        info.obj = <PyObject *>dtype
+        info.known = True
+        table_insert(&_dtype_infos, identity(<PyObject *>dtype), info)
+    return info.id
 
 
-# ---- dtype ----------------------------------------------------------------------------------------
+DT_BOOL = dtype_id(dtypes.bool_)
+DT_INDEX = dtype_id(dtypes.index)
+DT_VOID = dtype_id(dtypes.void)
+
+
+# ---- dtype --------------------------------------------------------------------------------------
 
 cdef uint16_t infer_dtype(uint16_t op, CNode **src, uint64_t nsrc) except? 0xFFFF:
-    """The dtype that follows from the sources; DTypeError when the op's dtype must be given."""
+    """Fast entry: the dtype that follows from the sources."""
     cdef uint8_t k = OPS[op].dtype_kind
-    cdef uint16_t base
     if k == D_INDEX:
         return DT_INDEX
     if k == D_VOID:
@@ -175,101 +225,56 @@ cdef uint16_t infer_dtype(uint16_t op, CNode **src, uint64_t nsrc) except? 0xFFF
                 return DT_BOOL
             return dtype_id((<object>DTYPES[DT_BOOL].obj).vec(DTYPES[src[0].dtype].count))
         if k == D_ELEMENT:
-            base = DTYPES[src[0].dtype].base
-            return src[0].dtype if base == NO_DTYPE else base
+            return DTYPES[src[0].dtype].base
         if k == D_SCALAR:
             return DTYPES[src[0].dtype].scalar
         if k == D_VECTOR:
             return dtype_id((<object>DTYPES[src[0].dtype].obj).scalar.vec(nsrc))
         if k == D_SRC1 and nsrc >= 2:
             return src[1].dtype
-    raise DTypeError(f"{(<object>OPS[op].member).name}: the dtype does not follow from {nsrc} sources")
+    name = (<object>OPS[op].member).name
+    if k == D_GIVEN:
+        raise DTypeError(f"{name}: expected a dtype, it does not follow from the sources")
+    raise DTypeError(f"{name}: expected the sources its dtype follows from, got {nsrc}")
 
 
-# ---- shape ----------------------------------------------------------------------------------------
+# ---- shape --------------------------------------------------------------------------------------
 
-cdef str _op_name(CNode *n):
-    return (<object>OPS[n.op].member).name
-
-
-cdef tuple _shape_of(CNode *n):
-    return <tuple>n.shape if n.shape != NULL else None
-
-
-cdef tuple _dims_arg(CNode *n, int i):
-    """The dims of a shape operand: `CONST` with a tuple of ints."""
-    if <uint32_t>i >= n.nsrc or n.src[i].op != OP_CONST or n.src[i].akind != ARG_OBJECT:
-        raise ShapeError(f"{_op_name(n)}: source {i} must be a shape constant")
-    value = (<ArgRecord>n.src[i].arg).value
-    if type(value) is not tuple:
-        raise ShapeError(f"{_op_name(n)}: source {i} must be a shape constant, got {value!r}")
-    return <tuple>value
+cdef object _misfit(CNode *n, str expected, str got):
+    """The error for sizes that do not fit."""
+    return ShapeError(f"{(<object>OPS[n.op].member).name}: expected {expected}, got {got}")
 
 
 cdef object _arg(CNode *n):
-    return (<ArgRecord>n.arg).value if n.akind == ARG_OBJECT else (n.iarg if n.akind == ARG_INT else None)
+    """The argument if it is an int or an object, else None."""
+    if n.akind == ARG_OBJECT:
+        return (<ArgRecord>n.arg).value
+    return n.iarg if n.akind == ARG_INT else None
 
 
-cdef tuple _elementwise(CNode *n):
-    """The common shape of the sources; a source of rank 0 goes with any shape."""
-    cdef uint32_t i
-    cdef PyObject *found = <PyObject *>EMPTY_SHAPE
-    cdef PyObject *s
-    for i in range(n.nsrc):
-        s = n.src[i].shape
-        if s == NULL:
-            return None
-        if s == found or len(<tuple>s) == 0:
-            continue
-        if len(<tuple>found) == 0:
-            found = s
-        elif <tuple>found != <tuple>s:
-            raise ShapeError(f"{_op_name(n)}: shapes {<tuple>found} and {<tuple>s} differ")
-    return <tuple>found
+cdef bint _all_ints(object values) except -1:
+    """Is it a tuple of ints?"""
+    if type(values) is not tuple:
+        return False
+    for v in <tuple>values:
+        if type(v) is not int:
+            return False
+    return True
 
 
-cdef tuple _movement(CNode *n, uint8_t kind):
-    cdef tuple shape = _shape_of(n.src[0]), dims, begins, ends
-    cdef Py_ssize_t rank, i
-    if shape is None:
-        return None
-    rank = len(shape)
-    if kind == S_RESHAPE:
-        dims = _dims_arg(n, 1)
-        if _product(dims) != _product(shape):
-            raise ShapeError(f"RESHAPE: {shape} has {_product(shape)} elements, {dims} has {_product(dims)}")
-        return dims
-    if kind == S_EXPAND:
-        dims = _dims_arg(n, 1)
-        if len(dims) != rank:
-            raise ShapeError(f"EXPAND: {shape} to {dims}: ranks differ")
-        for i in range(rank):
-            if shape[i] != dims[i] and shape[i] != 1:
-                raise ShapeError(f"EXPAND: {shape} to {dims}: axis {i} is neither equal nor 1")
-        return dims
-    if kind == S_PERMUTE:
-        dims = _arg(n)
-        if sorted(dims) != list(range(rank)):
-            raise ShapeError(f"PERMUTE: {dims} is no permutation of the axes of {shape}")
-        return tuple([shape[i] for i in dims])
-    if kind == S_FLIP:
-        dims = _arg(n)
-        if len(dims) != rank:
-            raise ShapeError(f"FLIP: one flag for each axis of {shape}, got {dims}")
-        return shape
-    begins = _dims_arg(n, 1)
-    ends = _dims_arg(n, 2)
-    if len(begins) != rank or len(ends) != rank:
-        raise ShapeError(f"{_op_name(n)}: {begins} and {ends} do not fit the rank of {shape}")
-    if kind == S_PAD:
-        for i in range(rank):
-            if begins[i] < 0 or ends[i] < 0:
-                raise ShapeError(f"PAD: pads must not be negative, got {begins} and {ends}")
-        return tuple([b + s + e for b, s, e in zip(begins, shape, ends)])
-    for i in range(rank):
-        if not 0 <= begins[i] <= ends[i] <= shape[i]:
-            raise ShapeError(f"SHRINK: {begins} to {ends} does not lie within {shape}")
-    return tuple([e - b for b, e in zip(begins, ends)])
+cdef tuple _sizes(CNode *n, uint32_t i, str what):
+    """A shape operand: `CONST` with a tuple of ints, none negative."""
+    cdef object dims = None
+    if i < n.nsrc and n.src[i].op == OP_CONST:
+        dims = _arg(n.src[i])
+    if not _all_ints(dims) or min(<tuple>dims, default=0) < 0:
+        got = repr(dims)
+        if i >= n.nsrc:
+            got = "nothing"
+        elif dims is None:
+            got = (<object>OPS[n.src[i].op].member).name
+        raise _misfit(n, f"{what} as a constant of non-negative ints in source {i}", got)
+    return <tuple>dims
 
 
 cdef object _product(tuple dims):
@@ -279,74 +284,206 @@ cdef object _product(tuple dims):
     return p
 
 
-cdef tuple _infer_shape(CNode *n):
-    cdef uint8_t k = OPS[n.op].shape_kind
-    cdef tuple shape
-    cdef uint32_t i, last
-    if k == S_NONE:
+cdef PyObject *_elementwise(CNode *n) except? NULL:
+    """The common shape of the sources, borrowed; a source of rank 0 goes with any shape."""
+    cdef uint32_t i
+    cdef PyObject *found = <PyObject *>EMPTY_SHAPE
+    cdef PyObject *s
+    for i in range(n.nsrc):
+        s = n.src[i].shape
+        if s == NULL:
+            return NULL
+        if s == found or c_size(s) == 0:
+            continue
+        if c_size(found) == 0:
+            found = s
+        elif <tuple>found != <tuple>s:
+            got = f"{<tuple>found} and {<tuple>s}"
+            raise _misfit(n, "sources of one shape (or of rank 0)", got)
+    return found
+
+
+cdef tuple _reshape(CNode *n, tuple shape):
+    cdef tuple dims = _sizes(n, 1, "a shape")
+    if _product(dims) != _product(shape):
+        raise _misfit(
+            n,
+            f"a shape of {_product(shape)} elements, as {shape} has",
+            f"{dims} of {_product(dims)} elements",
+        )
+    return dims
+
+
+cdef tuple _expand(CNode *n, tuple shape):
+    cdef tuple dims = _sizes(n, 1, "a shape")
+    cdef Py_ssize_t i, rank = len(shape)
+    if len(dims) != rank:
+        raise _misfit(n, f"a shape of rank {rank}, as {shape} has", f"{dims}")
+    for i in range(rank):
+        if shape[i] != dims[i] and shape[i] != 1:
+            expected = f"size {shape[i]} on axis {i}, as {shape} has (only size 1 expands)"
+            raise _misfit(n, expected, f"{dims}")
+    return dims
+
+
+cdef tuple _permute(CNode *n, tuple shape):
+    axes = _arg(n)
+    if not _all_ints(axes):
         return None
-    if k == S_SCALAR:
-        if n.op == OP_CONST and n.akind == ARG_OBJECT and type((<ArgRecord>n.arg).value) is tuple:
+    if sorted(axes) != list(range(len(shape))):
+        raise _misfit(n, f"a permutation of the {len(shape)} axes of {shape}", f"{axes}")
+    return tuple([shape[i] for i in <tuple>axes])
+
+
+cdef tuple _flip(CNode *n, tuple shape):
+    flags = _arg(n)
+    if type(flags) is not tuple:
+        return None
+    if len(<tuple>flags) != len(shape):
+        raise _misfit(n, f"one flag for each axis of {shape}", f"{flags}")
+    return shape
+
+
+cdef tuple _pad(CNode *n, tuple shape):
+    cdef tuple begins = _sizes(n, 1, "padding")
+    cdef tuple ends = _sizes(n, 2, "padding")
+    if len(begins) != len(shape) or len(ends) != len(shape):
+        raise _misfit(n, f"two pads for each axis of {shape}", f"{begins} and {ends}")
+    return tuple([b + s + e for b, s, e in zip(begins, shape, ends)])
+
+
+cdef tuple _shrink(CNode *n, tuple shape):
+    cdef tuple begins = _sizes(n, 1, "begins")
+    cdef tuple ends = _sizes(n, 2, "ends")
+    cdef Py_ssize_t i, rank = len(shape)
+    if len(begins) != rank or len(ends) != rank:
+        raise _misfit(n, f"a begin and an end for each axis of {shape}", f"{begins} and {ends}")
+    for i in range(rank):
+        if not begins[i] <= ends[i] <= shape[i]:
+            expected = f"0 <= begin <= end <= {shape[i]} on axis {i} of {shape}"
+            raise _misfit(n, expected, f"{begins} to {ends}")
+    return tuple([e - b for b, e in zip(begins, ends)])
+
+
+cdef tuple _reduce_axis(CNode *n, tuple shape):
+    arg = _arg(n)
+    if type(arg) is not tuple or len(<tuple>arg) != 2 or not _all_ints((<tuple>arg)[1]):
+        return None
+    axes = <tuple>(<tuple>arg)[1]
+    for a in axes:
+        if not 0 <= a < len(shape):
+            raise _misfit(n, f"axes of {shape}", f"{axes}")
+    return tuple([d for j, d in enumerate(shape) if j not in axes])
+
+
+cdef tuple _index(CNode *n, tuple shape):
+    """The dims that are not indexed."""
+    cdef int64_t indices = <int64_t>n.nsrc - 1
+    if n.akind == ARG_BOOL and n.iarg:
+        indices -= 1
+    if indices < 0:
+        return None
+    if indices > <int64_t>len(shape):
+        expected = f"at most {len(shape)} indices for a buffer of shape {shape}"
+        raise _misfit(n, expected, f"{indices} indices")
+    return shape[indices:]
+
+
+cdef tuple _buffer(CNode *n, Py_ssize_t place):
+    """One dim: the argument, or its item `place` (-1: the last one) if it is a tuple."""
+    size = _arg(n)
+    if type(size) is tuple and len(<tuple>size) != 0:
+        size = (<tuple>size)[len(<tuple>size) - 1 if place < 0 else place]
+    return (size,) if type(size) is int and size >= 0 else None
+
+
+cdef tuple _bufferize(CNode *n):
+    """The ends of the ranges; a constant stands for a dim of size 1."""
+    cdef uint32_t i
+    cdef CNode *end
+    cdef list dims = []
+    for i in range(1, n.nsrc):
+        if n.src[i].op == OP_CONST:
+            dims.append(1)
+            continue
+        if n.src[i].op != OP_RANGE or n.src[i].nsrc == 0:
             return None
-        return EMPTY_SHAPE
-    if k == S_ELEMENTWISE:
-        return _elementwise(n)
+        end = n.src[i].src[0]
+        if end.op != OP_CONST or end.akind != ARG_INT or end.iarg < 0:
+            return None
+        dims.append(end.iarg)
+    return tuple(dims)
+
+
+cdef tuple _computed_shape(CNode *n, uint8_t k):
+    """The shape by the kinds that make a new tuple."""
+    cdef tuple shape
     if k == S_BUFFER:
-        size = _arg(n)
-        if type(size) is tuple:
-            size = size[len(size) - 1]
-        return (size,)
+        return _buffer(n, -1)
     if k == S_BUFFER_VIEW:
-        return (_arg(n)[0],)
+        return _buffer(n, 0)
+    if k == S_BUFFERIZE:
+        return _bufferize(n)
     if n.nsrc == 0:
         return None
-    if k == S_SRC0:
-        return _shape_of(n.src[0])
+    if n.src[0].shape == NULL:
+        return EMPTY_SHAPE if k == S_INDEX else None
+    shape = <tuple>n.src[0].shape
+    if k == S_RESHAPE:
+        return _reshape(n, shape)
+    if k == S_EXPAND:
+        return _expand(n, shape)
+    if k == S_PERMUTE:
+        return _permute(n, shape)
+    if k == S_PAD:
+        return _pad(n, shape)
+    if k == S_SHRINK:
+        return _shrink(n, shape)
+    if k == S_FLIP:
+        return _flip(n, shape)
     if k == S_REDUCE_AXIS:
-        shape = _shape_of(n.src[0])
-        if shape is None:
-            return None
-        axes = _arg(n)[1]
-        for a in axes:
-            if not 0 <= a < len(shape):
-                raise ShapeError(f"REDUCE_AXIS: axis {a} out of range for {shape}")
-        return tuple([d for j, d in enumerate(shape) if j not in axes])
-    if k == S_BUFFERIZE:
-        dims = []
-        for i in range(1, n.nsrc):
-            if n.src[i].op == OP_RANGE and n.src[i].src[0].akind == ARG_INT:
-                dims.append(n.src[i].src[0].iarg)
-            elif n.src[i].op == OP_CONST:
-                dims.append(1)
-            else:
-                return None
-        return tuple(dims)
-    if k == S_INDEX:
-        shape = _shape_of(n.src[0])
-        if shape is None:
-            return EMPTY_SHAPE
-        last = n.nsrc - 1 - (1 if n.akind == ARG_BOOL and n.iarg else 0)
-        if last > <uint32_t>len(shape):
-            raise ShapeError(f"INDEX: {last} indices for a buffer of shape {shape}")
-        return shape[last:]
-    return _movement(n, k)
+        return _reduce_axis(n, shape)
+    return _index(n, shape)
 
 
-# ---- all together ---------------------------------------------------------------------------------
+cdef int _infer_shape(CNode *n) except -1:
+    cdef uint8_t k = OPS[n.op].shape_kind
+    cdef PyObject *shape = NULL
+    cdef tuple computed
+    if k == S_NONE:
+        return 0
+    if k == S_ELEMENTWISE:
+        shape = _elementwise(n)
+    elif k == S_SCALAR:
+        # a shape constant is no value
+        if n.op != OP_CONST or n.akind != ARG_OBJECT or type((<ArgRecord>n.arg).value) is not tuple:
+            shape = <PyObject *>EMPTY_SHAPE
+    elif k == S_SRC0:
+        if n.nsrc:
+            shape = n.src[0].shape
+    else:
+        computed = _computed_shape(n, k)
+        if computed is not None:
+            shape = <PyObject *>computed
+    if shape != NULL:
+        c_incref(shape)
+        n.shape = shape
+    return 0
 
-cdef int infer_all(CNode *n) except -1:
-    """Fill in shape, bounds, open ranges and device of a new node whose sources are complete."""
+
+# ---- all together -------------------------------------------------------------------------------
+
+cdef int64_t _axis_number(CNode *n) except? -1:
+    """The axis number of a RANGE, kept in `iarg` for the order of loops; 0 if it has none."""
+    cdef object axis = None
+    if type((<ArgRecord>n.arg).value) is tuple and len(<tuple>(<ArgRecord>n.arg).value) != 0:
+        axis = getattr((<tuple>(<ArgRecord>n.arg).value)[0], "number", None)
+    return axis if type(axis) is int and -INT64_MAX <= axis <= INT64_MAX else 0
+
+
+cdef void _infer_device(CNode *n) noexcept:
+    """Where the value is: at a DEVICE below, the first one found by way of the sources."""
     cdef uint32_t i
-    cdef tuple shape
-    if n.op == OP_RANGE and n.akind == ARG_OBJECT:
-        n.iarg = (<ArgRecord>n.arg).value[0].number
-    shape = _infer_shape(n)
-    if shape is not None:
-        c_incref(<PyObject *>shape)
-        n.shape = <PyObject *>shape
-    infer_bounds(n)
-    infer_ranges(n)
-    n.device = NULL
     if n.op == OP_DEVICE:
         n.device = n
     elif (n.op == OP_COPY or n.op == OP_ALLREDUCE) and n.nsrc >= 2:
@@ -356,4 +493,14 @@ cdef int infer_all(CNode *n) except -1:
             if n.src[i].device != NULL:
                 n.device = n.src[i].device
                 break
+
+
+cdef int infer_all(CNode *n) except -1:
+    """Fast entry: fill in shape, bounds, open ranges and device."""
+    if n.op == OP_RANGE and n.akind == ARG_OBJECT:
+        n.iarg = _axis_number(n)
+    _infer_shape(n)
+    infer_bounds(n)
+    infer_ranges(n)
+    _infer_device(n)
     return 0

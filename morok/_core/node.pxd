@@ -4,6 +4,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from morok._core.argument cimport ArgRecord
 from morok._core.types cimport CNode
 
 
@@ -12,23 +13,36 @@ cdef class Node:
     cdef object __weakref__  # lazily made list of weak references
 
 
-cdef class ArgRecord:
-    cdef readonly object value  # the argument as given by its first user
-    cdef bytes spelling  # canonical spelling: the key of the argument table
-    cdef uint64_t h0  # content hash, low half
-    cdef uint64_t h1  # content hash, high half
-    cdef uint64_t uses  # nodes that hold this record; at 0 it leaves the table
+# The next four return a NEW reference to `n.self`, which the caller owns; NULL with an exception.
 
-
-# All return a NEW reference to `n.self` (the caller owns it) or NULL with an exception set.
-cdef CNode *intern(uint16_t op, uint16_t dtype, uint32_t nsrc, CNode **src, uint8_t akind, int64_t iarg, PyObject *arg) except NULL
+# the node of this structure; `arg` is an ArgRecord or NULL
+cdef CNode *intern(
+    uint16_t op,
+    uint16_t dtype,
+    uint32_t nsrc,
+    CNode **src,
+    uint8_t akind,
+    int64_t iarg,
+    PyObject *arg,
+) except NULL
+# an integer (or, for bool, truth) constant
 cdef CNode *const_int(uint16_t dtype, int64_t value) except NULL
+# `n` with other sources, as many as it has
 cdef CNode *with_sources(CNode *n, CNode **src) except NULL
+# a node without argument whose dtype follows from its sources
 cdef CNode *build_alu(uint16_t op, uint32_t nsrc, CNode **src) except NULL
-# Turns an owned reference into a Python object (consumes the reference).
+
+# an owned reference as a Python object (consumes the reference)
 cdef object take(CNode *n)
-# A borrowed CNode of a Python object; TypeError if it is no node.
+# the structure of a Python node, borrowed; TypeError if it is none
 cdef CNode *peek(object o) except NULL
+# the same, or NULL without an exception
+cdef CNode *glance(PyObject *o) noexcept
+# makes `new` the provenance of this thread, None for none; gives the previous one
 cdef object swap_provenance(object new)
-# Forgets normal-form bits in every living node.
+# forgets normal-form bits in every living node
 cdef void clear_normal(uint64_t mask) noexcept
+# a number for the `mark` of nodes that no earlier walk has used
+cdef uint32_t new_mark() noexcept
+# adopts the class of all nodes; `construct` is a vectorcallfunc
+cdef int adopt_class(type cls, void *construct) except -1

@@ -1,19 +1,14 @@
 """Interned nodes: building the same structure twice gives the same object, from any thread."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from morok.dtype import DType
 
-class ArgRecord:
-    """One interned argument."""
-
-    @property
-    def value(self) -> Any:
-        """The argument as its first user gave it."""
-
 class Node:
-    """Base of UOp: `(op, dtype, src, arg)` and what follows from them. Direct construction raises TypeError."""
+    """Base of UOp: `(op, dtype, src, arg)` and what follows from them.
+
+    Direct construction raises TypeError, and so does subclassing once UOp exists.
+    """
 
     @property
     def op(self) -> Any:
@@ -29,7 +24,7 @@ class Node:
 
     @property
     def arg(self) -> Any:
-        """The argument: None, bool, int, float, or the object given by the first who built this node."""
+        """The argument: None, bool, int, float, or the object given by whoever built this node."""
 
     @property
     def key(self) -> bytes:
@@ -49,7 +44,16 @@ class Node:
 
     @property
     def ranges(self) -> tuple[Any, ...]:
-        """The open RANGEs, in loop order (axis number, then content)."""
+        """As `open_ranges`; on some ops UOp has a field of this name instead."""
+
+    @property
+    def open_ranges(self) -> tuple[Any, ...]:
+        """The RANGEs that the value depends on and nothing below has ended, in loop order: by axis
+        number, then by content."""
+
+    @property
+    def ended_ranges(self) -> tuple[Any, ...]:
+        """The sources that this op ends, () for an op that ends none."""
 
     @property
     def device(self) -> Any:
@@ -68,19 +72,12 @@ class Node:
     def has(self, op: Any) -> bool:
         """True if `op` occurs here or below."""
 
-def node(op: Any, dtype: DType, src: tuple[Any, ...] = (), arg: Any = None) -> Any:
-    """The node of this structure. TypeError for a source that is no UOp or an argument that cannot be part of
-    a node, ShapeError for sources whose shapes do not fit."""
-
-def build(op: Any, src: Sequence[Any], arg: Any = None) -> Any:
-    """Like `node`, with the dtype inferred from at most 8 sources; DTypeError where it does not follow."""
-
-def register_uop_class(cls: type) -> None:
-    """Make `cls`, a subclass of Node without fields, the class of every node. Once per process."""
-
 def set_provenance(obj: Any) -> Any:
-    """Stamp `obj` (the user's line, a tensor method …) on nodes this thread builds; returns what was set before."""
+    """Stamp `obj` (the user's line, a tensor method …) on nodes this thread builds.
+
+    Returns what was set before.
+    """
 
 def node_stats() -> dict[str, int]:
-    """Counts since the process began: nodes `built`, `hits` of the table; now `live` nodes, live `arguments`,
-    `slots` of the table; `node_bytes` of one object."""
+    """Counts since the process began: nodes `built`, `hits` of the table; now `live` nodes, live
+    `arguments`, `slots` of the table; `node_bytes` of one object."""

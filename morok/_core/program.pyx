@@ -14,7 +14,7 @@ from morok._core.infer cimport OPS, dtype_id
 from morok._core.node cimport peek
 from morok._core.types cimport CNode
 
-from morok._core.node import node
+from morok._core.construct import node
 from morok.dtype import dtypes
 from morok.errors import RuleError
 

@@ -1,7 +1,7 @@
 # cython: language_level=3
 """A map from node to 64-bit payload: open addressing, no deletion. Holds no references."""
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 
 from morok._core.types cimport CNode
@@ -43,23 +43,22 @@ cdef inline PtrSlot *ptrmap_find(PtrMap *m, CNode *key) noexcept:
 cdef inline int ptrmap_put(PtrMap *m, CNode *key, void *value) except -1:
     """Set the value of `key`; 1 if the key is new."""
     cdef PtrSlot *s = ptrmap_find(m, key)
-    cdef PtrSlot *old
-    cdef uint64_t i, n
+    cdef PtrMap grown
+    cdef uint64_t i
     if s.key != NULL:
         s.value = value
         return 0
+    if (m.used + 1) * 2 > m.mask:
+        ptrmap_init(&grown, (m.mask + 1) * 2)
+        for i in range(m.mask + 1):
+            if m.slots[i].key != NULL:
+                s = ptrmap_find(&grown, m.slots[i].key)
+                s[0] = m.slots[i]
+        grown.used = m.used
+        free(m.slots)
+        m[0] = grown
+        s = ptrmap_find(m, key)
     s.key = key
     s.value = value
     m.used += 1
-    if m.used * 2 > m.mask:
-        old = m.slots
-        n = m.mask + 1
-        ptrmap_init(m, n * 2)
-        for i in range(n):
-            if old[i].key != NULL:
-                s = ptrmap_find(m, old[i].key)
-                s.key = old[i].key
-                s.value = old[i].value
-                m.used += 1
-        free(old)
     return 1

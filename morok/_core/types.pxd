@@ -37,28 +37,30 @@ cdef struct RangeSet:
 
 
 cdef struct CNode:
-    PyObject *self  # the owning Python object; same lifetime
+    # what walks and probes read stands together, in front
+    PyObject *self  # the owning Python object; same lifetime. NULL until the node is in the table
     uint16_t op  # number of the op in the op table
     uint16_t dtype  # DType.id
     uint8_t akind  # ArgKind
     uint8_t flags  # NodeFlag bits
     uint16_t steps  # rewrite steps seen by the active rewrite that owns `memo`
     uint32_t nsrc  # number of sources
+    uint32_t mark  # number of the last walk that came here
     uint64_t h0  # content hash, low half: equal in every process
-    uint64_t h1  # content hash, high half
-    int64_t vmin  # lower bound, if NODE_BOUNDED
-    int64_t vmax  # upper bound, if NODE_BOUNDED
+    CNode **src  # sources, owned references; points to `few` or to malloc'ed memory
+    CNode *few[3]  # room for up to three sources
     uint64_t below0  # ops 0..63 that occur here or below
     uint64_t below1  # ops 64..127 that occur here or below
     uint64_t normal  # bit i: rule set i has simplified this node
-    int64_t iarg  # payload of scalar arguments
+    CNode *memo  # result in the active rewrite that claimed this node
+    uint64_t owner  # number of the rewrite that claimed `memo`, 0 = free
+    int64_t vmin  # lower bound, if NODE_BOUNDED
+    int64_t vmax  # upper bound, if NODE_BOUNDED
+    uint64_t h1  # content hash, high half
+    int64_t iarg  # payload of scalar arguments; axis number of a RANGE
     PyObject *arg  # ArgRecord, owned, or NULL
-    PyObject *shape  # interned tuple of dims, owned, or NULL
+    PyObject *shape  # tuple of dims, owned, or NULL
     RangeSet *ranges  # open ranges, shared and counted, or NULL
     CNode *device  # DEVICE node below, borrowed, or NULL
     PyObject *provenance  # owned, outside identity, or NULL
     PyObject *realized  # owned node whose memory holds this value, or NULL
-    CNode **src  # sources, owned references; points to `few` or to malloc'ed memory
-    CNode *memo  # result in the active rewrite that claimed this node
-    uint64_t owner  # number of the rewrite that claimed `memo`, 0 = free
-    CNode *few[3]  # room for up to three sources

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-def toposort(root: Any | Sequence[Any], *, stop: Callable[[Any], bool] | Container[Any] | None = None) -> list[Any]:
+def toposort(
+    root: Any | Sequence[Any], *, stop: Callable[[Any], bool] | Container[Any] | None = None
+) -> list[Any]:
     """Every node below `root` (a UOp or a sequence of UOps), sources before users, each once.
 
-    `stop` is a predicate or a container of nodes: such a node is listed, what lies below it is not entered.
+    `stop` is a predicate or a container of nodes: such a node is listed, what lies below it is not
+    entered.
     """
 
 def backward_slice(root: Any) -> set[Any]:
@@ -18,8 +21,8 @@ def consumers(root: Any) -> dict[Any, list[Any]]:
 def substitute(root: Any, replace: dict[Any, Any], *, open_only: bool = False) -> Any:
     """`root` with each key of `replace` replaced by its value. Replacements are not entered.
 
-    With `open_only` the keys are RANGEs, and a node at which none of them is open is left alone: a loop that
-    some op below has closed is not the one meant.
+    With `open_only` the keys are RANGEs, and a node at which none of them is open is left alone: a
+    loop that some op below has closed is not the one meant.
     """
 
 def cut_realized(root: Any) -> Any:

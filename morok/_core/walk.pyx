@@ -1,21 +1,16 @@
 """Walks over graphs, without recursion: topological order, substitution, slices."""
 
-from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 
-from morok._core.node cimport Node, peek, take, with_sources
+from morok._core.node cimport Node, new_mark, peek, take, with_sources
 from morok._core.ptrmap cimport PtrMap, PtrSlot, ptrmap_find, ptrmap_free, ptrmap_init, ptrmap_put
-from morok._core.types cimport CNode
-
-cdef extern from "Python.h":
-    void c_incref "Py_INCREF"(PyObject *)
-    void c_decref "Py_DECREF"(PyObject *)
+from morok._core.types cimport CNode, RangeSet
 
 
 cdef struct Frame:
     CNode *node  # borrowed: it lies below the root
-    bint leaving  # its sources are done
+    uint32_t next  # sources that were looked at
 
 
 cdef struct Stack:
@@ -24,61 +19,108 @@ cdef struct Stack:
     Py_ssize_t cap  # allocated frames
 
 
-cdef inline int _push(Stack *s, CNode *n, bint leaving) except -1:
-    cdef Frame *grown
+cdef int _grow(Stack *s) except -1:
+    cdef Py_ssize_t cap = s.cap * 2 + 256
+    cdef Frame *grown = <Frame *>realloc(s.frames, cap * sizeof(Frame))
+    if grown == NULL:
+        raise MemoryError()
+    s.frames = grown
+    s.cap = cap
+    return 0
+
+
+cdef inline int _push(Stack *s, CNode *n, uint32_t next) except -1:
     if s.n == s.cap:
-        s.cap = s.cap * 2 if s.cap else 256
-        grown = <Frame *>realloc(s.frames, s.cap * sizeof(Frame))
-        if grown == NULL:
-            raise MemoryError()
-        s.frames = grown
+        _grow(s)
     s.frames[s.n].node = n
-    s.frames[s.n].leaving = leaving
+    s.frames[s.n].next = next
     s.n += 1
+    return 0
+
+
+# ---- order --------------------------------------------------------------------------------------
+
+cdef int _append_all(list out, list roots) except -1:
+    """Append what lies below the roots. Nodes are marked, since no Python code runs in between."""
+    cdef Stack s
+    cdef Frame *f
+    cdef CNode *n
+    cdef uint32_t mark = new_mark()
+    s.frames = NULL
+    s.n = 0
+    s.cap = 0
+    try:
+        for r in roots:
+            n = peek(r)
+            if n.mark == mark:
+                continue
+            n.mark = mark
+            _push(&s, n, 0)
+            while s.n:
+                f = &s.frames[s.n - 1]
+                if f.next == f.node.nsrc:
+                    out.append(<object>f.node.self)
+                    s.n -= 1
+                    continue
+                n = f.node.src[f.next]
+                f.next += 1
+                if n.mark != mark:
+                    n.mark = mark
+                    if n.nsrc:
+                        _push(&s, n, 0)
+                    else:
+                        out.append(<object>n.self)
+    finally:
+        free(s.frames)
+    return 0
+
+
+cdef int _append_until(list out, list roots, object stop) except -1:
+    """Append what lies below the roots and not below nodes that `stop` names."""
+    cdef PtrMap seen
+    cdef Stack s
+    cdef Frame *f
+    cdef CNode *n
+    cdef bint call = callable(stop)
+    s.frames = NULL
+    s.n = 0
+    s.cap = 0
+    ptrmap_init(&seen, 256)
+    try:
+        for r in roots:
+            n = peek(r)
+            if not ptrmap_put(&seen, n, NULL):
+                continue
+            _push(&s, n, n.nsrc if (stop(r) if call else r in stop) else 0)
+            while s.n:
+                f = &s.frames[s.n - 1]
+                if f.next == f.node.nsrc:
+                    out.append(<object>f.node.self)
+                    s.n -= 1
+                    continue
+                n = f.node.src[f.next]
+                f.next += 1
+                if ptrmap_put(&seen, n, NULL):
+                    o = <object>n.self
+                    _push(&s, n, n.nsrc if (stop(o) if call else o in stop) else 0)
+    finally:
+        free(s.frames)
+        ptrmap_free(&seen)
     return 0
 
 
 def toposort(root, *, stop=None):
     """Every node below `root` (a UOp or a sequence of UOps), sources before users, each once.
 
-    `stop` is a predicate or a container of nodes: such a node is listed, what lies below it is not entered.
+    `stop` is a predicate or a container of nodes: such a node is listed, what lies below it is not
+    entered.
     """
-    cdef PtrMap seen
-    cdef Stack s
-    cdef CNode *n
-    cdef Frame f
-    cdef list out = [], roots
-    cdef int64_t i
-    cdef bint call = callable(stop)
-    roots = [root] if isinstance(root, Node) else list(root)
-    s.frames = NULL
-    s.n = 0
-    s.cap = 0
-    ptrmap_init(&seen, 256)
-    try:
-        for r in reversed(roots):
-            _push(&s, peek(r), False)
-        while s.n:
-            s.n -= 1
-            f = s.frames[s.n]
-            n = f.node
-            if f.leaving:
-                out.append(<object>n.self)
-                continue
-            if not ptrmap_put(&seen, n, NULL):
-                continue
-            _push(&s, n, True)
-            if stop is not None:
-                if stop(<object>n.self) if call else <object>n.self in stop:
-                    continue
-            i = <int64_t>n.nsrc - 1
-            while i >= 0:
-                if ptrmap_find(&seen, n.src[i]).key == NULL:
-                    _push(&s, n.src[i], False)
-                i -= 1
-    finally:
-        free(s.frames)
-        ptrmap_free(&seen)
+    cdef list out = []
+    cdef list roots = [root] if isinstance(root, Node) else list(root)
+    if stop is None:
+        _append_all(out, roots)
+    else:
+        _append_until(out, roots, stop)
     return out
 
 
@@ -89,19 +131,25 @@ def backward_slice(root):
 
 def consumers(root):
     """For each node below `root`, the list of its users (each once), in topological order."""
+    cdef list order = toposort(root)
     cdef dict out = {}
-    for u in toposort(root):
+    for u in order:
         out[u] = []
-        for s in dict.fromkeys(u.src):
+    for u in order:
+        for s in dict.fromkeys((<Node>u).src):
             (<list>out[s]).append(u)
     return out
 
 
-cdef class _Rebuilt:
-    """Results of a substitution: node -> new node, with the references that keep the new ones alive."""
+# ---- substitution -------------------------------------------------------------------------------
 
-    cdef PtrMap map
-    cdef list keep
+cdef class _Rebuilt:
+    """Results of a substitution: node -> new node, with references that keep the new ones alive."""
+
+    cdef PtrMap map  # results; borrowed nodes
+    cdef list keep  # what was given and what was built
+    cdef uint64_t ops0  # a node with none of these ops here or below is its own result
+    cdef uint64_t ops1
 
     def __cinit__(self):
         ptrmap_init(&self.map, 256)
@@ -110,90 +158,102 @@ cdef class _Rebuilt:
     def __dealloc__(self):
         ptrmap_free(&self.map)
 
+    cdef inline CNode *result(self, CNode *n) noexcept:
+        """The new node for `n`, borrowed, or NULL while unknown."""
+        cdef PtrSlot *slot
+        if not ((n.below0 & self.ops0) | (n.below1 & self.ops1)):
+            return n
+        slot = ptrmap_find(&self.map, n)
+        return <CNode *>slot.value if slot.key != NULL else NULL
 
-cdef bint _open_in(CNode *n, list keys):
+    cdef CNode *rebuild(self, CNode *n) except NULL:
+        """`n` on the results of its sources, borrowed."""
+        cdef CNode *few[32]
+        cdef CNode **src = few
+        cdef CNode *new = n
+        cdef uint32_t k
+        cdef bint changed = False
+        if n.nsrc > 32:
+            src = <CNode **>malloc(n.nsrc * sizeof(CNode *))
+            if src == NULL:
+                raise MemoryError()
+        try:
+            for k in range(n.nsrc):
+                src[k] = self.result(n.src[k])
+                changed |= src[k] != n.src[k]
+            if changed:
+                new = with_sources(n, src)
+                self.keep.append(take(new))
+        finally:
+            if src != few:
+                free(src)
+        return new
+
+
+cdef bint _open_in(CNode *n, RangeSet *keys) noexcept:
     """Is one of these RANGEs open at `n`?"""
-    cdef uint32_t i
+    cdef uint32_t i, j
     if n.ranges == NULL:
         return False
-    for k in keys:
-        for i in range(n.ranges.n):
-            if n.ranges.members[i] == peek(k):
+    for i in range(n.ranges.n):
+        for j in range(keys.n):
+            if n.ranges.members[i] == keys.members[j]:
                 return True
     return False
 
 
-cdef object _substitute(object root, dict replace, bint realized, bint open_only):
+cdef object _substitute(object root, dict replace, bint realized, RangeSet *keys):
+    """`keys`: enter only nodes at which one of them is open; NULL = every node."""
     cdef _Rebuilt done = _Rebuilt()
     cdef Stack s
-    cdef Frame f
+    cdef Frame *f
     cdef CNode *n
-    cdef CNode *few[32]
-    cdef CNode **src
-    cdef CNode *new
-    cdef PtrSlot *slot
-    cdef int64_t i
-    cdef uint32_t k
-    cdef bint changed
-    cdef list keys = list(replace) if open_only else []
+    cdef CNode *known
     s.frames = NULL
     s.n = 0
     s.cap = 0
+    done.ops0 = done.ops1 = ~<uint64_t>0 if realized else 0
     try:
         for old, fresh in replace.items():
             done.keep.append(old)
             done.keep.append(fresh)
-            ptrmap_put(&done.map, peek(old), peek(fresh))
-        _push(&s, peek(root), False)
+            n = peek(old)
+            ptrmap_put(&done.map, n, peek(fresh))
+            if n.op < 64:
+                done.ops0 |= <uint64_t>1 << n.op
+            else:
+                done.ops1 |= <uint64_t>1 << (n.op - 64)
+        n = peek(root)
+        if done.result(n) == NULL:
+            _push(&s, n, 0)
         while s.n:
-            s.n -= 1
-            f = s.frames[s.n]
+            f = &s.frames[s.n - 1]
             n = f.node
-            if not f.leaving:
-                if ptrmap_find(&done.map, n).key != NULL:
-                    continue
-                if open_only and not _open_in(n, keys):
+            if f.next == 0:
+                if keys != NULL and not _open_in(n, keys):
                     ptrmap_put(&done.map, n, n)
+                    s.n -= 1
                     continue
                 if realized and n.realized != NULL:
                     # The holder is walked in its turn; this node then takes the holder's result.
-                    new = peek(<object>n.realized)
-                    slot = ptrmap_find(&done.map, new)
-                    if slot.key == NULL:
-                        _push(&s, n, False)
-                        _push(&s, new, False)
+                    holder = <object>n.realized
+                    known = done.result(peek(holder))
+                    if known == NULL:
+                        done.keep.append(holder)
+                        _push(&s, peek(holder), 0)
                     else:
-                        ptrmap_put(&done.map, n, slot.value)
+                        ptrmap_put(&done.map, n, known)
+                        s.n -= 1
                     continue
-                _push(&s, n, True)
-                i = <int64_t>n.nsrc - 1
-                while i >= 0:
-                    if ptrmap_find(&done.map, n.src[i]).key == NULL:
-                        _push(&s, n.src[i], False)
-                    i -= 1
+            while f.next < n.nsrc and done.result(n.src[f.next]) != NULL:
+                f.next += 1
+            if f.next < n.nsrc:
+                f.next += 1
+                _push(&s, n.src[f.next - 1], 0)
                 continue
-            if ptrmap_find(&done.map, n).key != NULL:
-                continue
-            changed = False
-            src = few
-            if n.nsrc > 32:
-                src = <CNode **>malloc(n.nsrc * sizeof(CNode *))
-                if src == NULL:
-                    raise MemoryError()
-            for k in range(n.nsrc):
-                src[k] = <CNode *>ptrmap_find(&done.map, n.src[k]).value
-                changed |= src[k] != n.src[k]
-            new = n
-            try:
-                if changed:
-                    new = with_sources(n, src)
-                    done.keep.append(take(new))
-            finally:
-                if src != few:
-                    free(src)
-            ptrmap_put(&done.map, n, new)
-        slot = ptrmap_find(&done.map, peek(root))
-        return <object>(<CNode *>slot.value).self
+            ptrmap_put(&done.map, n, done.rebuild(n))
+            s.n -= 1
+        return <object>done.result(peek(root)).self
     finally:
         free(s.frames)
 
@@ -201,12 +261,25 @@ cdef object _substitute(object root, dict replace, bint realized, bint open_only
 def substitute(root, dict replace, *, bint open_only=False):
     """`root` with each key of `replace` replaced by its value. Replacements are not entered.
 
-    With `open_only` the keys are RANGEs, and a node at which none of them is open is left alone: a loop that
-    some op below has closed is not the one meant.
+    With `open_only` the keys are RANGEs, and a node at which none of them is open is left alone: a
+    loop that some op below has closed is not the one meant.
     """
-    return _substitute(root, replace, False, open_only)
+    cdef RangeSet *keys = NULL
+    if not open_only:
+        return _substitute(root, replace, False, NULL)
+    keys = <RangeSet *>malloc(sizeof(RangeSet) + len(replace) * sizeof(CNode *))
+    if keys == NULL:
+        raise MemoryError()
+    try:
+        keys.n = 0
+        for old in replace:
+            keys.members[keys.n] = peek(old)
+            keys.n += 1
+        return _substitute(root, replace, False, keys)
+    finally:
+        free(keys)
 
 
 def cut_realized(root):
     """`root` with every node that has a realized value replaced by the node that holds it."""
-    return _substitute(root, {}, True, False)
+    return _substitute(root, {}, True, NULL)

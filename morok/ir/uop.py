@@ -31,12 +31,10 @@ from morok.ir.ops import (
     ReduceOp,
     WmmaMetadata,
 )
-from morok.ir.optable import OPS
 from morok.ir.printing import line, pyrender, tree
 
 __all__ = ["UOp", "register_simplifier"]
 
-_open_ranges = _core.Node.ranges.__get__
 _unique = itertools.count()
 _UNCHANGED: Any = object()
 _simplifier: Callable[[Any], Any] | None = None
@@ -64,18 +62,6 @@ class UOp(Fields, Operators, _core.Node):
         ) -> Self: ...
 
     # Structure -----------------------------------------------------------------------------------
-
-    @property
-    def open_ranges(self) -> tuple[UOp, ...]:
-        """The RANGEs that the value depends on and nothing below has ended, in loop order."""
-        ranges: tuple[UOp, ...] = _open_ranges(self)
-        return ranges
-
-    @property
-    def ended_ranges(self) -> tuple[UOp, ...]:
-        """The sources that this op ends, () for an op that ends none."""
-        start = OPS[self.op].range_end
-        return () if start is None else self.src[start:]
 
     @property
     def axis_priority(self) -> int:
@@ -462,10 +448,3 @@ def _factors(axes: Iterable[tuple[int, int]]) -> int:
 
 
 _core.register_uop_class(UOp)
-
-# The core learns a dtype when a node of it is first built, and infers these three by itself.
-_KNOWN_DTYPES = (
-    UOp(Ops.SINK, dtypes.void),
-    UOp(Ops.CONST, dtypes.bool_, (), False),
-    UOp(Ops.CONST, dtypes.index, (), 0),
-)

@@ -69,7 +69,8 @@ def test_argument_comes_back():
     assert const(arg).arg == arg
     for value in (5, -(2**63), 2**70, 1.5, -0.0, True, None, "x", (1, (2.0, "y"))):
         got = const(value).arg
-        assert got == value and type(got) is type(value)
+        assert got == value
+        assert type(got) is type(value)
 
 
 def test_arguments_are_let_go():
@@ -102,7 +103,8 @@ def test_weak_reference_callback_may_rebuild_the_dying_structure():
     del u
     assert ref() is None
     assert found[0] is UOp(Ops.ADD, INDEX, (const(12345), const(6789)))
-    assert found[0].arg is None and found[0].src == (const(12345), const(6789))
+    assert found[0].arg is None
+    assert found[0].src == (const(12345), const(6789))
 
 
 def test_million_deep_chain_builds_walks_and_dies():
@@ -130,7 +132,8 @@ def test_eight_threads_get_the_same_objects():
     def work() -> None:
         barrier.wait()
         r = UOp.range(100, 0)
-        results.append([UOp(Ops.ADD, INDEX, (UOp(Ops.MUL, INDEX, (r, const(i))), const(i + 1))) for i in range(3000)])
+        products = [UOp(Ops.MUL, INDEX, (r, const(i))) for i in range(3000)]
+        results.append([UOp(Ops.ADD, INDEX, (p, const(i + 1))) for i, p in enumerate(products)])
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for t in threads:
@@ -191,11 +194,27 @@ def test_provenance_belongs_to_the_thread():
         _core.set_provenance(None)
 
 
-def test_direct_construction_and_subclassing_are_refused():
-    with pytest.raises(TypeError):
+def test_direct_construction_is_refused():
+    with pytest.raises(TypeError, match="made by UOp"):
         _core.Node()
-    with pytest.raises(TypeError):
-        _core.register_uop_class(type("Other", (_core.Node,), {"__slots__": ()}))
+    with pytest.raises(TypeError, match="made by UOp"):
+        UOp.__new__(UOp)
+
+
+@pytest.mark.parametrize("base", [UOp, _core.Node])
+def test_subclassing_is_refused(base):
+    with pytest.raises(TypeError, match="acceptable base type"):
+        type("Other", (base,), {"__slots__": ()})
+
+
+def test_the_node_class_is_registered_once():
+    with pytest.raises(RuntimeError, match="registered already"):
+        _core.register_uop_class(UOp)
+
+
+def test_the_garbage_collector_does_not_visit_nodes():
+    assert not gc.is_tracked(const(1))
+    assert sys.getsizeof(const(1)) == _core.node_stats()["node_bytes"] <= 208
 
 
 @pytest.mark.parametrize(

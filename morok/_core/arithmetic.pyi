@@ -1,0 +1,1 @@
+"""Integer arithmetic on constants: used by the rules that fold them; nothing here for Python."""
