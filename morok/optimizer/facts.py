@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from morok._core import affine_split, toposort
 from morok.dtype import DType, dtypes
 from morok.ir import AxisType, Capability, Ops, UOp
-from morok.optimizer.ranges import flat_index, lane_stride, reads_of, simplify_all
+from morok.optimizer.ranges import flat_index, lane_stride, range_end, reads_of, simplify_all
 
 __all__ = ["Facts"]
 
@@ -28,6 +29,7 @@ class Facts:
     positions: dict[UOp, UOp] = field(init=False)
     reduces: list[UOp] = field(init=False)
     serial: set[UOp] = field(init=False)
+    trips: dict[UOp, int] = field(init=False)  # how often a read is wanted, reductions included
 
     def __post_init__(self) -> None:
         self.order = toposort(self.sink)
@@ -39,6 +41,13 @@ class Facts:
         for node in self.order:
             if node.op in (Ops.BUFFERIZE, Ops.AFTER):
                 self.serial.update(node.open_ranges)
+        self.trips = dict.fromkeys(self.reads, 1)
+        for node in self.order:
+            if node.op in (Ops.REDUCE, Ops.STORE, Ops.BUFFERIZE):
+                loops = {*node.open_ranges, *node.ended_ranges}
+                times = math.prod(range_end(rng) for rng in loops if rng.op is Ops.RANGE)
+                for read in reads_of([node]):
+                    self.trips[read] = max(self.trips.get(read, 1), times)
 
     def usable(self, rng: UOp) -> bool:
         """A loop of known length whose iterations may run side by side."""
@@ -68,9 +77,15 @@ class Facts:
         return list(found)
 
     def _even(self, rng: UOp) -> bool:
-        reads = [read for read in self.reads if rng in read.open_ranges]
-        good = [read for read in reads if self.stride(read, rng) in (0, 1) or self._near(read, rng)]
-        return 2 * len(good) >= len(reads)
+        """Of the reads along an axis, counted as often as they happen, half suit vectors."""
+        good = total = 0
+        for read in self.reads:
+            if rng in read.open_ranges:
+                times = self.trips[read]
+                total += times
+                if self.stride(read, rng) in (0, 1) or self._near(read, rng):
+                    good += times
+        return 2 * good >= total
 
     def _near(self, read: UOp, lane: UOp) -> bool:
         """A loop inside that of the lane walks neighbours: the strided read finds them cached."""

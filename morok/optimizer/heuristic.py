@@ -18,10 +18,11 @@ actions on higher axis numbers come first, so that numbers still mean what they 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from morok.errors import OptError
-from morok.ir import Capability, UOp
+from morok.ir import AxisType, Capability, UOp
 from morok.optimizer.blocking import block_transposed
 from morok.optimizer.facts import Facts
 from morok.optimizer.opts import Opt, OptOps, replay
@@ -34,6 +35,7 @@ _MAX_ROWS = 8
 _SMALL_TAPS = 7  # reduction axes of a tile up to this size are unrolled
 _SMALL_LOOP = 4  # any reduction axis up to this size is unrolled
 _MAX_UNROLLED = 32
+_LONG_BODY = 150  # operations
 _LONG = 16  # shorter axes get no remainder loop
 
 
@@ -59,14 +61,48 @@ def choose_opts(facts: Facts) -> list[tuple[Opt, ...]]:
     lanes = sorted(facts.output_lanes(), key=range_end, reverse=True)
     for lane in lanes:
         _choose_output(facts, lane, wanted)
+    tiled = [node for node in facts.reduces if any(lane in node.open_ranges for lane in lanes)]
+    taken = {rng for node in tiled for rng in node.ended_ranges}
     for node in facts.reduces:
-        if not any(lane in node.open_ranges for lane in lanes):
+        if node not in tiled and taken.isdisjoint(node.ended_ranges):
             _choose_sum(facts, node, wanted)
+    _fit(facts, wanted)
     axes = sorted(wanted, key=lambda rng: rng.arg[0], reverse=True)
     return [
         tuple(Opt(op, rng.arg[0].number + above, amount) for op, above, amount in wanted[rng])
         for rng in axes
     ]
+
+
+def _fit(facts: Facts, wanted: _Wanted) -> None:
+    """Takes back straight code of small loops, then spare vectors of sums, while the body is long:
+    that is no faster, takes longer to compile, and may not fit the instruction cache."""
+    straight = [rng for rng, steps in wanted.items() if steps[-1][0] is OptOps.UNROLL]
+    sums = [rng for rng in wanted if rng.arg[1] is AxisType.REDUCE and rng not in straight]
+    for rng in (*straight, *sums):
+        if _body(facts, wanted) <= _LONG_BODY:
+            return
+        if rng in straight:
+            del wanted[rng]
+        else:
+            wanted[rng] = _chain(range_end(rng), (facts.lanes(rng, wide=True), 4))
+
+
+def _body(facts: Facts, wanted: _Wanted) -> float:
+    """About how many operations on values there are when every loop runs once."""
+    copies = {rng: sum(amount for _, _, amount in steps) for rng, steps in wanted.items()}
+    lanes = {rng: min(n, facts.lanes(rng, wide=True)) for rng, n in copies.items()}
+    total = 0.0
+    for node in facts.order:
+        open_here = [rng for rng in node.open_ranges if rng in copies]
+        if not open_here or node.dtype.kind not in "biuf":
+            continue
+        times = math.prod(copies[rng] for rng in open_here)
+        torn = node in facts.positions and any(
+            facts.stride(node, rng) not in (0, 1) for rng in open_here
+        )
+        total += times if torn else times / max(lanes[rng] for rng in open_here)
+    return total
 
 
 _Steps = tuple[tuple[OptOps, int, int], ...]  # action, axis number above the axis', amount
@@ -157,7 +193,9 @@ def _choose_sum(facts: Facts, node: UOp, wanted: _Wanted) -> None:
     if any(rng in wanted for rng in axes):
         return
     reads = reads_of(node.src[:1])
-    for rng in reversed(axes):
+    inside = [inner for inner in facts.reduces if not set(axes).isdisjoint(inner.open_ranges)]
+    nested = any(rng in wanted for inner in inside for rng in inner.ended_ranges)
+    for rng in () if nested else reversed(axes):  # one lane is enough
         strides = [facts.stride(read, rng) for read in reads if rng in read.open_ranges]
         if strides and 2 * strides.count(1) >= len(strides):
             width = facts.lanes(rng, wide=True)
