@@ -41,8 +41,8 @@ class Worker:
         self.missing: str | None = first.get("missing")
         self.version: str = first.get("version", "")
 
-    def call(self, case: str) -> dict[str, float]:
-        """The figures of one run; {} where the worker has no such case."""
+    def call(self, case: str) -> dict[str, Any]:
+        """The figures of one run; {} where the worker has no such case, "failed" if it raised."""
         assert self._process.stdin is not None
         self._process.stdin.write(case + "\n")
         self._process.stdin.flush()
@@ -70,7 +70,11 @@ def serve(cases: Mapping[str, Case] | None, version: str, missing: str | None = 
     print(json.dumps(first), file=output, flush=True)
     for line in sys.stdin:
         case = (cases or {}).get(line.strip())
-        print(json.dumps(case() if case is not None else {}), file=output, flush=True)
+        try:
+            answer: dict[str, Any] = case() if case is not None else {}
+        except Exception as error:
+            answer = {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
+        print(json.dumps(answer), file=output, flush=True)
 
 
 @dataclass

@@ -21,7 +21,7 @@ try:
     from morok._core.memory import Buffer, clear_pool, memory_stats, reset_peak, set_pool_limit
     from morok._core.node import Node, node_stats, set_provenance
     from morok._core.program import Program, native_rules
-    from morok._core.rewrite import graph_rewrite, rewrite_limits, set_tracer
+    from morok._core.rewrite import graph_rewrite, rewrite_limits, rewrite_stats, set_tracer
     from morok._core.walk import backward_slice, consumers, cut_realized, substitute, toposort
 except ImportError as error:
     raise ImportError(
@@ -55,6 +55,7 @@ __all__ = [
     "register_uop_class",
     "reset_peak",
     "rewrite_limits",
+    "rewrite_stats",
     "set_pool_limit",
     "set_provenance",
     "set_tracer",
