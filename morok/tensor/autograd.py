@@ -9,7 +9,7 @@ from morok._core import toposort
 from morok.errors import DTypeError, ShapeError
 from morok.ir import Ops, UOp
 from morok.tensor import memory, nodes
-from morok.tensor.base import Base, fail, leaves_by_graph, make_leaf, unique_leaf
+from morok.tensor.base import Base, fail, make_leaf, unique_leaf, watch, watched_by_graph
 from morok.tensor.gradient import gradients
 from morok.tensor.provenance import stamp
 from morok.tensor.random import Random
@@ -32,7 +32,7 @@ class Autograd(Random):
     @property
     def is_leaf(self) -> bool:
         """Whether this tensor was not computed from others that require gradients."""
-        return self._marks is not None or not self._rg
+        return self._leaf or not self._rg
 
     def requires_grad_(self, wanted: bool = True) -> Self:
         """Make this tensor a leaf whose gradient `backward` finds, or a constant.
@@ -42,15 +42,14 @@ class Autograd(Random):
         if wanted == self._rg:
             return self
         if not wanted:
-            if self._marks is None:
+            if not self._leaf:
                 fail(ShapeError, "requires_grad: a computed tensor cannot be cut off: use detach()")
-            self._rg, self._marks = False, None
+            self._rg, self._leaf, self._marks = False, False, None
             self._isolate()
             return self
         if self.dtype.kind != "f":
             fail(DTypeError, f"requires_grad: only float tensors have gradients, not {self.dtype}")
         self._isolate()
-        self._rg = True
         make_leaf(self)
         return self
 
@@ -66,7 +65,7 @@ class Autograd(Random):
         if not self._rg:
             fail(ShapeError, "retain_grad: this tensor does not require gradients")
         if self._marks is None:
-            make_leaf(self)
+            watch(self)
 
     def backward(self, gradient: Self | None = None, create_graph: bool = False) -> None:
         """Add the gradient of this tensor, weighted by `gradient`, to `.grad` of every leaf.
@@ -82,11 +81,11 @@ class Autograd(Random):
             )
         stamp()
         seed = self._seed("backward", gradient)
-        leaves = leaves_by_graph()
-        found = gradients(self.uop, seed, leaves)
+        watched = watched_by_graph()
+        found = gradients(self.uop, seed, watched)
         sums: dict[Base, UOp] = {}
         for uop, grad in found.items():
-            leaf = leaves[uop]
+            leaf = watched[uop]
             before = sums.get(leaf)
             sums[leaf] = grad if before is None else nodes.alu(Ops.ADD, before, grad)
         for leaf, grad in sums.items():

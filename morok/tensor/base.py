@@ -36,16 +36,19 @@ class Base:
     _rg    whether gradients flow into `uop`
     _home  the memory (a view of a BUFFER) that a pending `assign` has to write, else None
     _alias whether the memory belongs to somebody else who must see writes (`from_numpy`)
-    _marks for a leaf: every graph by which it may stand in other graphs, held weakly; else None
+    _leaf  whether it is a leaf: gradients end here
+    _marks where `backward` leaves a gradient (a leaf, or after `retain_grad`): every graph by which
+           it may stand in other graphs, held weakly; else None
     """
 
-    __slots__ = ("__weakref__", "_alias", "_home", "_marks", "_rg", "grad", "uop")
+    __slots__ = ("__weakref__", "_alias", "_home", "_leaf", "_marks", "_rg", "grad", "uop")
 
     uop: UOp
     grad: Self | None
     _rg: bool
     _home: UOp | None
     _alias: bool
+    _leaf: bool
     _marks: list[ref[UOp]] | None
 
     @classmethod
@@ -63,7 +66,7 @@ class Base:
         self.uop = uop
         self._rg = requires_grad
         self.grad = self._home = self._marks = None
-        self._alias = False
+        self._alias = self._leaf = False
         _living.add(ref(self, _forget))
 
     __hash__ = object.__hash__
@@ -134,7 +137,17 @@ def all_tensors() -> list[Base]:
 
 # Leaves ------------------------------------------------------------------------------------------
 
-_leaves: set[ref[Base]] = set()
+
+class _Watch(ref[Base]):
+    """A weak reference that is itself and equals no other: `ref` would ask the tensors."""
+
+    __slots__ = ()
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+_watched: set[_Watch] = set()
+"""Tensors that `backward` gives a gradient."""
 _mark_numbers = count(1)
 
 
@@ -143,23 +156,30 @@ def unique_leaf(uop: UOp) -> UOp:
     return UOp(Ops.DETACH, uop.dtype, (uop,), next(_mark_numbers))
 
 
-def make_leaf(tensor: Base) -> None:
+def watch(tensor: Base) -> None:
     """From now on `backward` finds `tensor.uop`, and what replaces it, in other graphs."""
     tensor._marks = [ref(tensor.uop)]
-    _leaves.add(ref(tensor, _leaves.discard))
+    _watched.add(_Watch(tensor, _watched.discard))
+
+
+def make_leaf(tensor: Base) -> None:
+    """Gradients flow to this tensor and end there. Its graph must be its own: see `unique_leaf`."""
+    tensor._rg = tensor._leaf = True
+    watch(tensor)
 
 
 def remark(tensor: Base) -> None:
-    """Note that a leaf's graph was replaced; graphs nobody holds any more are forgotten."""
+    """Note that the graph was replaced by another of the same value (or, for a leaf, by that of its
+    new value); graphs nobody holds any more are forgotten."""
     if tensor._marks is not None:
         tensor._marks = [mark for mark in tensor._marks if mark() is not None]
         tensor._marks.append(ref(tensor.uop))
 
 
-def leaves_by_graph() -> dict[UOp, Base]:
-    """The living leaves by every graph that stands for one."""
+def watched_by_graph() -> dict[UOp, Base]:
+    """The living tensors that get a gradient, by every graph that stands for one."""
     found: dict[UOp, Base] = {}
-    for reference in list(_leaves):
+    for reference in list(_watched):
         tensor = reference()
         if tensor is not None and tensor._marks is not None and tensor._rg:
             for mark in tensor._marks:

@@ -14,7 +14,7 @@ from morok.errors import DeviceError, DTypeError, ShapeError
 from morok.ir import UOp
 from morok.tensor import memory, nodes
 from morok.tensor.autograd import Autograd
-from morok.tensor.base import Base, fail, is_grad_enabled, make_leaf, remark, unique_leaf
+from morok.tensor.base import Base, fail, is_grad_enabled, make_leaf, remark, unique_leaf, watch
 from morok.tensor.provenance import stamp
 
 _KINDS = {"b": 0, "u": 1, "i": 1, "f": 2}
@@ -52,7 +52,6 @@ class Tensor(Autograd):
         if requires_grad and not copied:
             self.requires_grad_()
         elif requires_grad:
-            self._rg = True
             make_leaf(self)
 
     @classmethod
@@ -221,18 +220,20 @@ class Tensor(Autograd):
             n not in (1, m) for n, m in zip(shape[::-1], own[::-1], strict=False)
         ):
             fail(ShapeError, f"assign: shape {shape} does not broadcast to {own}")
-        if self._marks is not None and self._rg and is_grad_enabled():
+        if self._leaf and is_grad_enabled():
             fail(
                 ShapeError,
                 "assign: a leaf that requires gradients is written: do it within no_grad()",
             )
         uop = nodes.broadcast_to(nodes.cast(new.uop, self.dtype), own)
         self._home = memory.home_of(self)
-        if self._marks is None:
-            self.uop, self._rg = uop, new._rg and self.dtype.kind == "f"
-        else:
+        if self._leaf:
             self.uop = unique_leaf(uop)
             remark(self)
+        else:
+            self.uop, self._rg = uop, new._rg and self.dtype.kind == "f"
+            if self._marks is not None:  # retain_grad: of the new value
+                watch(self)
         return self
 
     copy_ = assign

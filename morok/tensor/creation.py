@@ -39,7 +39,6 @@ class Creation(Indexing):
         if uop.dtype.kind != "f":
             fail(DTypeError, f"only float tensors have gradients, not {uop.dtype}")
         tensor = cls._wrap(unique_leaf(uop))
-        tensor._rg = True
         make_leaf(tensor)
         return tensor
 

@@ -260,7 +260,7 @@ def _settle(roots: dict[UOp, _Owners], views: Sequence[UOp]) -> None:
                 continue
             tensor._home = None
             # A graph is kept where gradients flow through it.
-            if not tensor._rg or tensor._marks is not None:
+            if not tensor._rg or tensor._leaf:
                 tensor.uop = view
                 remark(tensor)
 

@@ -367,7 +367,7 @@ class Movement(Base):
 
     def detach(self) -> Self:
         """The same value as a constant to gradients."""
-        if not self._rg and self._marks is None:
+        if not self._rg:
             return self._wrap(self.uop)
         return self._wrap(nodes.alu(Ops.DETACH, self.uop))
 

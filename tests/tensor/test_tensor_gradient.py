@@ -262,9 +262,15 @@ def test_gradient_of_values_on_the_way() -> None:
     z = Tensor([1.0, 2.0], requires_grad=True)
     middle = z * 3
     middle.retain_grad()
+    middle.realize()
     (middle * middle).sum().backward()
     assert middle.grad.tolist() == [6, 12]
     assert z.grad.tolist() == [18, 36]
+    assert not middle.is_leaf
+    middle *= 2
+    middle.sum().backward()
+    assert middle.grad.tolist() == [7, 13]
+    assert z.grad.tolist() == [24, 42]
 
 
 def test_no_grad_and_detach() -> None:
