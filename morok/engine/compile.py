@@ -25,18 +25,13 @@ _lock = RLock()
 
 @dataclass(frozen=True, slots=True)
 class CompiledKernel:
-    """One kernel, ready to run."""
+    """One kernel, ready to run. Its lowered graphs are let go: they take far more than the text."""
 
     name: str
-    program: UOp  # PROGRAM with sink, linear and source
+    sink: UOp  # as scheduled
+    source: str  # the text it was compiled from
     kernel: Kernel
     scratch: int  # bytes
-
-    @property
-    def source(self) -> str:
-        """The text it was compiled from."""
-        code: str = program_source(self.program)
-        return code
 
 
 @dataclass(slots=True)
@@ -83,7 +78,10 @@ def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKer
             )
             stats.compile_seconds += perf_counter() - start
             for key, program, kernel in zip(missing, programs, kernels, strict=True):
-                _cache[key] = CompiledKernel(kernel.name, program, kernel, scratch_bytes(program))
+                text = program_source(program)
+                _cache[key] = CompiledKernel(
+                    kernel.name, key[0], text, kernel, scratch_bytes(program)
+                )
         for k in keys:
             _cache.move_to_end(k)
         out = [_cache[k] for k in keys]
@@ -110,7 +108,7 @@ def heaviest_kernel() -> CompiledKernel | None:
 
 
 def _flops(kernel: CompiledKernel) -> int:
-    info = kernel.program.src[0].arg
+    info = kernel.sink.arg
     return info.estimates.flops if info.estimates is not None else 0
 
 
