@@ -94,8 +94,8 @@ class _Machine:
         if op is Ops.IF:
             holds = self._value(node, node.src[0])
             if holds.ndim > 1:  # a vector: entered when the condition holds in some lane
-                holds = holds.any(axis=1)
-            holds = holds & self.active[-1]
+                holds = np.any(holds, axis=1, keepdims=False)
+            holds = np.logical_and(holds, self.active[-1])
             if not holds.any():
                 return self._closing(place, Ops.IF, Ops.ENDIF) + 1
             self.active.append(holds)

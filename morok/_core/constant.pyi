@@ -1,0 +1,1 @@
+"""Constants of every dtype as patterns and rules see them. No Python face."""

@@ -1,0 +1,1 @@
+"""Evaluation of guards and right sides of compiled rules. No Python face."""

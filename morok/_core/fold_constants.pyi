@@ -1,0 +1,1 @@
+"""Native rule "fold": constants of every dtype, in its own semantics. No Python face."""
