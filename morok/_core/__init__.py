@@ -1,6 +1,7 @@
-"""The core: interned nodes, inference, walks, matching and rewriting. Compiled; there is no fall-back.
+"""The core: interned nodes, inference, walks, matching and rewriting.
 
-Other packages enter here. Build with `python setup.py build_ext --inplace` or `pip install -e .`.
+Compiled; there is no fall-back. Other packages enter here. Build with `python setup.py build_ext
+--inplace` or `pip install -e .`.
 """
 
 try:
@@ -25,8 +26,8 @@ try:
     from morok._core.walk import backward_slice, consumers, cut_realized, substitute, toposort
 except ImportError as error:
     raise ImportError(
-        "morok's compiled core is missing or broken: run `python setup.py build_ext --inplace` in the source "
-        f"tree, or reinstall the package ({error})"
+        "morok's compiled core is missing or broken: run `python setup.py build_ext --inplace` in the "
+        f"source tree, or reinstall the package ({error})"
     ) from error
 
 __all__ = [

@@ -1,4 +1,5 @@
-"""Walks over graphs, without recursion. A root is a UOp; `toposort` also takes a sequence of them."""
+"""Walks over graphs, without recursion. A root is a UOp; `toposort` also takes a sequence of
+them."""
 
 from collections.abc import Callable, Container, Sequence
 from typing import Any
