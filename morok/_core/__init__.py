@@ -26,8 +26,8 @@ try:
     from morok._core.walk import backward_slice, consumers, cut_realized, substitute, toposort
 except ImportError as error:
     raise ImportError(
-        "morok's compiled core is missing or broken: run `python setup.py build_ext --inplace` in the "
-        f"source tree, or reinstall the package ({error})"
+        "morok's compiled core is missing or broken: run `python setup.py build_ext --inplace` in "
+        f"the source tree, or reinstall the package ({error})"
     ) from error
 
 __all__ = [
