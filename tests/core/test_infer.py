@@ -396,7 +396,8 @@ ARGUMENTS: list[Any] = [
     None, True, 0, 3, -1, 2**70, 1.5, "x", b"x", Invalid, ADD, F32, (), (1,), (0, 1), (1, 0),
     (-1, 2), ("n", 1, 5), ("n", "a", None), ("n", 5, 1), ("n", -(2**70), 2**70), (ADD, (0,)),
     (ADD, (5,)), (ADD, 0), (True,), ((0, 2),), (AxisId(3), AxisType.LOOP),
-    (AxisId(2**70), AxisType.LOOP), ("axis", 0), BufferizeOpts(), DeviceSpec("CPU"), CallInfo(), (2**70,), ("a", (None, 1.0)),
+    (AxisId(2**70), AxisType.LOOP), ("axis", 0), BufferizeOpts(), DeviceSpec("CPU"),
+    CallInfo(), (2**70,), ("a", (None, 1.0)),
 ]  # fmt: skip
 
 
