@@ -293,6 +293,8 @@ class RuleSet:
             raise RuleError("the pattern starts at every op: say any_root=True if so", rule=name)
         compiler = RuleCompiler(name, pattern, names, self._kinds(name, dtype))
         parameters = _parameters(function, name)
+        if "ctx" in compiler.registers:
+            raise RuleError("ctx is the context of the pass: name the capture otherwise", rule=name)
         if pure and "ctx" in parameters:
             raise RuleError("a rule that gets the context is not pure", rule=name)
         guards: list[Term] = []

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
+import subprocess
 import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -442,6 +445,29 @@ def test_results_do_not_depend_on_history() -> None:
     rules = simple()
     second = [graph_rewrite(graph, rules) for graph in reversed(graphs)][::-1]
     assert first == second
+
+
+def test_results_do_not_depend_on_the_process() -> None:
+    """Not on hash seeds, not on the numbers of dtypes: the keys of the results are equal."""
+    script = (
+        "import sys; sys.path.insert(0, 'tests/core'); from test_rewrite import *\n"
+        "if sys.argv[1] == '7': dtypes.int8.vec(3), dtypes.float16.vec(5)\n"
+        "print([graph_rewrite(random_graph(s, 60), simple()).key.hex() for s in range(5)])"
+    )
+    outputs = set()
+    for seed in ("1", "7"):
+        done = subprocess.run(
+            [sys.executable, "-c", script, seed],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=Path(__file__).parent.parent.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        outputs.add(done.stdout)
+    assert len(outputs) == 1
+    here = [graph_rewrite(random_graph(s, 60), simple()).key.hex() for s in range(5)]
+    assert outputs == {f"{here}\n"}
 
 
 def test_trace_records_every_step() -> None:

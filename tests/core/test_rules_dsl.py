@@ -302,6 +302,7 @@ def test_bad_opaque_rules_are_refused_by_name() -> None:
     refused(define(add, lambda a, b, d: None), "does not capture d")
     refused(define(Pat(name="n"), lambda n: None), "starts at every op")
     refused(define(add, lambda a, b, ctx: None, pure=True), "not pure")
+    refused(define(Pat(Ops.ADD, name="ctx"), lambda ctx: None), "context of the pass")
     refused(define(add, lambda a, b: None, when=lambda q: q.vmin > 0), "does not capture q")
     refused(define(add, lambda a, b: None, when=lambda a: a > 0), "outside the guard language")
     RuleSet("good").opaque(Pat(name="n"), any_root=True)(lambda n: None)
