@@ -303,7 +303,7 @@ class Tensor(Autograd):
         return self.assign(0)
 
 
-_IN_NUMPY = frozenset(d.name for d in dtypes.all) - {"bfloat16", "fp8e4m3", "fp8e5m2"}
+_IN_NUMPY = frozenset(d.name for d in dtypes.all) - memory.WITHOUT_NUMPY
 _BITS = {8: dtypes.uint8, 16: dtypes.uint16}
 
 

@@ -123,6 +123,21 @@ def home_of(tensor: Base) -> UOp | None:
     return view
 
 
+def _written_down(u: UOp) -> bool:
+    """Whether `u` was one number, and now stands in memory without a kernel."""
+    shape = nodes.shape_of(u)
+    below = u
+    while below.op is Ops.RESHAPE or below.op in GroupOp.Identity:
+        below = below.src[0]
+    if below.op is not Ops.CONST or below.dtype.name in WITHOUT_NUMPY:
+        return False
+    hold(u, nodes.reshape(number(below.dtype, below.arg), shape))
+    return True
+
+
+WITHOUT_NUMPY = frozenset({"bfloat16", "fp8e4m3", "fp8e5m2"})
+
+
 def _settled(tensor: Base) -> bool:
     return tensor._home is None and (memory_of(tensor) is not None or 0 in tensor.shape)
 
@@ -151,7 +166,7 @@ def realize(tensors: Iterable[Base]) -> None:
             if home is not None and base_of(home) in written and value is not home:
                 store = UOp(Ops.STORE, dtypes.void, (home, value))
                 root = UOp(Ops.AFTER, home.dtype, (home, store))
-            elif memory_of(tensor) is not None:  # the value stands in memory already
+            elif memory_of(tensor) is not None or _written_down(value):
                 tensor._home = None
                 continue
             else:

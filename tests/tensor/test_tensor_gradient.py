@@ -18,6 +18,15 @@ KINKED = {"ties", "amax_ties", "steps", "floor_mod"}
 """Where the slope is no limit of differences."""
 
 
+def root_or_nothing(x):
+    """where(x == 0, 0, x * sqrt(x)), in either library."""
+    if isinstance(x, Tensor):
+        return x.eq(0).where(0.0, x * x.sqrt())
+    import torch
+
+    return torch.where(x == 0, 0.0, x * x.sqrt())
+
+
 def weighted(y: Tensor) -> tuple[Tensor, np.ndarray]:
     """A scalar that tells every element of y apart."""
     weights = np.cos(np.arange(y.numel(), dtype=np.float64)).reshape(y.shape)
@@ -110,6 +119,7 @@ def test_cross_entropy_is_pytorchs(rng) -> None:
         (lambda x: x.sigmoid() + x.tanh(), [-800.0, 800.0, 0.0]),
         (lambda x: x.logsumexp(0), [-math.inf, 0.0]),
         (lambda x: x * x.log(), [0.0]),
+        (lambda x: root_or_nothing(x), [0.0, 4.0]),  # case 29
     ],
 )
 def test_edges_are_pytorchs(function, at) -> None:

@@ -59,6 +59,37 @@ def test_reductions() -> None:
     )
 
 
+def test_fused_reductions_keep_their_bounds() -> None:
+    """Cases 8 and 9."""
+    x = Tensor.arange(4)
+    assert (x[1:4].max() - x[1:3].min()).item() == 2
+    for length in (13, 17, 31):
+        v = -1.0 - np.arange(length, dtype=np.float32) / 64
+        t = Tensor(v)
+        cases = [(t.max(), v.max()), (t.min(), v.min()), (t.prod(), v.prod())]
+        close([*cases, (t.exp().sum(), np.exp(v).sum())])
+
+
+def test_padding_before_and_after_a_function() -> None:
+    """Case 7: pad(f(x)) has zeros outside, f(pad(x)) has f(0)."""
+    v = np.float32([[1.0, 2.0]])
+    x, p = Tensor(v), Tensor(v).pad((1, 1))
+    w = np.pad(v, ((0, 0), (1, 1)))
+    inverse = np.float32([[np.inf, 1, 0.5, np.inf]])
+    close(
+        [
+            (x.exp().pad((1, 1)), np.pad(np.exp(v), ((0, 0), (1, 1)))),
+            (p.exp(), np.exp(w)),
+            (x.cos().pad((1, 1)).sum(), np.cos(v).sum()),
+            (p.cos().sum(), np.cos(w).sum()),
+            (1 / p, inverse),
+            (p + 1, w + 1),
+            (p.eq(0).sum(), 2),
+            (x.eq(0).pad((1, 1)).sum(), 0),
+        ]
+    )
+
+
 def test_sums_of_narrow_ints_are_wide() -> None:
     """Case 22."""
     ones = Tensor(np.full(300, 1, np.uint8))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -203,3 +205,29 @@ def test_memory_does_not_grow_with_steps() -> None:
         Tensor.realize(weight, weight.grad)
         node_counts.append(node_stats()["live"])
     assert max(node_counts[4:]) == min(node_counts[4:])
+
+
+def test_threads_get_the_right_answers() -> None:
+    """Case 36: the same and different graphs, and writes, from several threads."""
+    shared = Tensor(np.arange(8, dtype=np.float32)).realize()
+    wrong: list[object] = []
+
+    def work(number: int) -> None:
+        try:
+            own = Tensor.zeros(8)
+            for step in range(20):
+                same, different = (shared + 1).sum(), (shared * number).sum()
+                own += number
+                Tensor.realize(same, different, own)
+                got = (same.item(), different.item(), own.tolist())
+                if got != (36, 28 * number, [number * (step + 1)] * 8):
+                    wrong.append((number, step, got))
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
