@@ -121,10 +121,16 @@ def compare(
 def _rounds(
     workers: list[Worker], case: str, figures: Sequence[tuple[str, str]], rounds: int
 ) -> list[Row]:
-    answers: dict[str, list[dict[str, float]]] = {worker.who: [] for worker in workers}
+    answers: dict[str, list[dict[str, Any]]] = {worker.who: [] for worker in workers}
     for _ in range(rounds):
         for worker in workers:
             answers[worker.who].append(worker.call(case))
+    for worker in workers:
+        failed = answers[worker.who][-1].get("failed")
+        if failed is not None:
+            print(f"{worker.who}: {case}: {failed}")
+            if worker.who == OURS:
+                raise RuntimeError(f"our own case {case} failed: {failed}")
     rows = []
     for i, (figure, unit) in enumerate(figures):
         row = Row(case if i == 0 else f"  {figure}", unit)
