@@ -80,7 +80,8 @@ def _condition(node: UOp, user: UOp, owner: dict[UOp, UOp]) -> UOp | None:
 
 
 def _rebuilt(order: list[UOp], taken: set[UOp]) -> UOp:
-    """The graph with the WHEREs `taken` made within IFs, one for each condition."""
+    """The graph with the WHEREs `taken` made within IFs, those of one condition together where
+    none waits for another."""
     number = 1 + max((n.arg[1] for n in order if n.op is Ops.DEFINE_REG), default=-1)
     groups: dict[UOp, list[UOp]] = {}
     for node in order:
@@ -93,13 +94,17 @@ def _rebuilt(order: list[UOp], taken: set[UOp]) -> UOp:
         if node in new:
             stack.pop()
             continue
-        group = groups[node.src[0]] if node in taken else [node]
-        missing = [s for member in group for s in member.src if s not in new]
+        missing = [s for s in node.src if s not in new]
         if missing:
             stack += reversed(missing)
             continue
         stack.pop()
         if node in taken:
+            # One IF for all whose sources exist by now. A member that lies above this one, or waits
+            # for another group, gets an IF of its own later.
+            group = [
+                m for m in groups[node.src[0]] if m not in new and all(s in new for s in m.src)
+            ]
             values = [tuple([new[s] for s in member.src]) for member in group]
             for member, value in zip(group, _branch(values, number), strict=True):
                 new[member] = value
