@@ -218,12 +218,19 @@ def _snapshot(sink: UOp, buffer: UOp, copy: UOp) -> UOp:
     return sink.replace(src=tuple(roots))
 
 
+def _computed(root: UOp) -> UOp:
+    """A root that is a value to be stored: a bare constant or buffer is copied."""
+    bare = root.op in (Ops.CONST, Ops.PARAM)
+    return UOp(Ops.CONTIGUOUS, root.dtype, (root,)) if bare else root
+
+
 def run_kernel_split_pipeline(sink: UOp) -> Schedule:
     """Tensor graph over PARAMs -> schedule.
 
     Before: SINK of tensor-level values and of writes `AFTER(view, STORE(view, value))`; every read
     means the contents before any write. After: kernels that compute just that, in order.
     """
+    sink = sink.replace(src=tuple(_computed(root) for root in sink.src))
     forced: frozenset[UOp] = frozenset()
     apart: frozenset[UOp] = frozenset()
     for _ in range(_ATTEMPTS):

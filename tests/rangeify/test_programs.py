@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from bench.fuzz import check_interpreted, execute, schedule_of
@@ -77,3 +78,12 @@ def test_the_same_program_gives_the_same_kernels_whatever_the_buffers() -> None:
 
 def test_programs_are_the_same_in_every_run() -> None:
     assert program(5).roots == program(5).roots
+
+
+def test_a_bare_constant_or_buffer_can_be_a_root() -> None:
+    a = np.arange(6, dtype="int32")
+    roots = (UOp.const(dtypes.int32, 7), UOp(Ops.PARAM, dtypes.int32, (UOp.new_device(),), (0, 6)))
+    p = Program(roots, (np.array(7), a), (a,))
+    got = execute(p, schedule_of(p), interpret_kernel)
+    assert got[0] == 7
+    assert (got[1] == a).all()
