@@ -15,7 +15,7 @@ try:
         order,
     )
     from morok._core.affine import affine_add, affine_form, affine_split
-    from morok._core.construct import build, node, register_uop_class
+    from morok._core.construct import build, node, plain_lookup, register_uop_class
     from morok._core.infer import register_op
     from morok._core.launch import ExecutionPlan, Kernel, Library
     from morok._core.match import Matcher, checked_build
@@ -52,6 +52,7 @@ __all__ = [
     "native_rules",
     "node",
     "node_stats",
+    "plain_lookup",
     "register_op",
     "register_uop_class",
     "reset_peak",

@@ -16,6 +16,9 @@ cdef extern from "Python.h":
     PyObject *c_item "PyTuple_GET_ITEM"(object, Py_ssize_t)
     Py_ssize_t PyVectorcall_NARGS(size_t)
     ctypedef object (*vectorcallfunc)(object, PyObject *const *, size_t, PyObject *)
+    ctypedef struct TypeStruct "PyTypeObject":
+        void *tp_getattro
+    void PyType_Modified(type)
 
 cdef enum:
     FEW = 16  # sources handled without malloc
@@ -128,6 +131,18 @@ cdef object _vectorcall(object cls, PyObject *const *args, size_t nargsf, PyObje
 def register_uop_class(cls):
     """Make `cls`, a subclass of Node without fields, the class of every node. Once per process."""
     adopt_class(cls, <void *><vectorcallfunc>_vectorcall)
+
+
+def plain_lookup(type metaclass):
+    """Look attributes of the classes of `metaclass` up as those of any class.
+
+    Before Python 3.12 the metaclass of enums has a `__getattr__`, which finds nothing that `type`
+    does not, and whose presence alone makes `Ops.ADD` six times as slow.
+    """
+    if not issubclass(metaclass, type):
+        raise TypeError(f"{metaclass.__name__} is no metaclass")
+    (<TypeStruct *>metaclass).tp_getattro = (<TypeStruct *>type).tp_getattro
+    PyType_Modified(metaclass)
 
 
 def rebuild(rows):

@@ -10,6 +10,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from morok import _core
 from morok.dtype import AddrSpace, DType, Scalar, cast_value, max_value, min_value
 
 __all__ = [
@@ -31,7 +32,14 @@ __all__ = [
 ]
 
 
-class Ops(enum.IntEnum):
+class _Vocabulary(enum.EnumType):
+    """The metaclass of enums whose members are named all over: looking them up is quick."""
+
+
+_core.plain_lookup(_Vocabulary)
+
+
+class Ops(enum.IntEnum, metaclass=_Vocabulary):
     """Every operation. Numbers are positions in this list and mean nothing outside one process."""
 
     @staticmethod
@@ -170,7 +178,7 @@ def _camel(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-class AxisType(enum.Enum):
+class AxisType(enum.Enum, metaclass=_Vocabulary):
     """How the loop of a RANGE is scheduled."""
 
     PLACEHOLDER = 0
@@ -224,7 +232,7 @@ class _Accumulates(Protocol):
 _Acc = TypeVar("_Acc", bound=_Accumulates)
 
 
-class ReduceOp(enum.Enum):
+class ReduceOp(enum.Enum, metaclass=_Vocabulary):
     """A reduction: an associative, commutative step with an identity."""
 
     ADD = 0

@@ -279,3 +279,13 @@ def test_shared_subgraphs_are_walked_once():
         u = UOp(Ops.ADD, INDEX, (u, u))
     assert len(u.toposort()) == 62
     assert u.substitute({UOp.range(3, 0): const(1)}).vmax == 2**60
+
+
+def test_members_of_the_vocabulary_are_plain_attributes():
+    assert Ops.ADD is Ops["ADD"] is Ops(int(Ops.ADD))
+    assert pickle.loads(pickle.dumps(Ops.ADD)) is Ops.ADD
+    assert Ops.ADD.name == "ADD"
+    with pytest.raises(AttributeError, match="NOPE"):
+        Ops.NOPE  # noqa: B018
+    with pytest.raises(TypeError, match="no metaclass"):
+        _core.plain_lookup(int)

@@ -319,7 +319,7 @@ def test_memory_definitions():
     var = UOp.define_var("n", 1, 64)
     assert (var.name, var.min_val, var.max_val) == ("n", 1, 64)
     bound = var.bind(8)
-    assert (bound.var, bound.value.arg, bound.vmin, bound.vmax) == (var, 8, 8, 8)
+    assert (bound.var, bound.value.arg, bound.vmin, bound.vmax) == (var, 8, 1, 64)
     with pytest.raises(InvalidGraphError, match=r"BIND\.value"):
         var.bind(65)
     condition = UOp.const(dtypes.bool_, True)
