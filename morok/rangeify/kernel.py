@@ -12,7 +12,7 @@ from morok.errors import InvalidGraphError
 from morok.ir import CallInfo, KernelInfo, Level, Ops, UOp, check_stage
 from morok.rangeify.estimate import estimate
 from morok.rangeify.ranges import Kernel, Ranged, Rangeify
-from morok.rangeify.transforms import renumber, simplify_merge_adjacent
+from morok.rangeify.transforms import block_sums, renumber, simplify_merge_adjacent
 
 _STORES_TOGETHER = 48  # in one kernel of updates
 _ATTEMPTS = 64  # each adds a buffer that a write needs; far fewer writes than this conflict
@@ -32,6 +32,7 @@ class Schedule:
 RANGE_STAGES: tuple[tuple[str, Callable[[UOp], UOp]], ...] = (
     ("initial symbolic", lambda sink: sink.simplify()),
     ("simplify ranges", simplify_merge_adjacent),
+    ("block sums", block_sums),
     ("renumber", renumber),
 )
 """Stages 4 and 5 on each kernel, and the names of its loops. Stages 1 to 3 (movement through

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from itertools import pairwise
+from math import prod
 
 from morok._core import affine_form
 from morok.dtype import dtypes
-from morok.ir import AxisId, GroupOp, Ops, Pat, RuleSet, UOp, graph_rewrite
+from morok.ir import AxisId, GroupOp, Ops, Pat, ReduceOp, RuleSet, UOp, graph_rewrite
+
+LONG_SUM = 1 << 14  # steps of a float sum beyond which it is cut into blocks
+BLOCK = 1 << 12  # steps of the innermost block, dealt out over 16 and more accumulators
+LEVEL = 64  # block sums added up in one accumulator
 
 pm_flatten_range = RuleSet("pm_flatten_range")
 
@@ -94,6 +100,74 @@ def _closed_together(outer: UOp, inner: UOp, nests: list[tuple[UOp, ...]]) -> bo
         elif inner in loops:
             return False
     return True
+
+
+pm_block_sums = RuleSet("pm_block_sums")
+
+
+@pm_block_sums.opaque(Pat(Ops.REDUCE, name="total"))
+def block_sum(total: UOp, ctx: itertools.count[int]) -> UOp | None:
+    """sum over r < n -> sum over a of sum over b of x[r := a * d + b]"""
+    loops = total.ended_ranges
+    count = prod(_end(r) for r in loops)
+    if total.arg is not ReduceOp.ADD or total.dtype.kind != "f" or count <= LONG_SUM:
+        return None
+    return _blocked(total.src[0], loops, BLOCK, ctx)
+
+
+def _blocked(value: UOp, loops: tuple[UOp, ...], block: int, ctx: itertools.count[int]) -> UOp:
+    """The sum over the loops in blocks of at most `block` steps, those sums in blocks of LEVEL."""
+    inner: list[UOp] = []
+    outer = list(loops)
+    size = 1
+    while outer and size * _end(outer[-1]) <= block:
+        size *= _end(outer[-1])
+        inner.insert(0, outer.pop())
+    room = block // size
+    if outer and room > 1:
+        r = outer.pop()
+        d = _divisor(_end(r), room)
+        # A length without a good divisor is cut into full blocks and a rest.
+        blocks = _end(r) // (d if 4 * d >= room else room)
+        d = _end(r) // blocks if 4 * d >= room else room
+        high = UOp.range(blocks, r.arg[0].number, r.arg[1])
+        low = UOp.range(d, next(ctx), r.arg[1])
+        rest = _end(r) - blocks * d
+        main = value.substitute({r: high * d + low}).simplify()
+        if rest:
+            last = UOp.range(rest, next(ctx), r.arg[1])
+            tail = value.substitute({r: last + blocks * d}).simplify()
+            return _blocked(main, (*outer, high, low, *inner), block, ctx) + _blocked(
+                tail, (*outer, last, *inner), block, ctx
+            )
+        value = main
+        outer.append(high)
+        inner.insert(0, low)
+    if not inner:
+        return UOp(Ops.REDUCE, value.dtype, (value, *outer), ReduceOp.ADD)
+    value = UOp(Ops.REDUCE, value.dtype, (value, *inner), ReduceOp.ADD)
+    if not outer:
+        return value
+    return _blocked(value, tuple(outer), LEVEL, ctx)
+
+
+def _divisor(n: int, most: int) -> int:
+    """The largest divisor of n that is at most `most`."""
+    return next(d for d in range(max(min(most, n), 1), 0, -1) if n % d == 0)
+
+
+def block_sums(sink: UOp) -> UOp:
+    """Long float sums in blocks, so that no accumulator takes more than some dozen steps and the
+    rounding error does not grow with the length (Higham, The accuracy of floating point summation,
+    1993: blocked summation)."""
+    numbers = [u.arg[0].number for u in sink.toposort() if u.op is Ops.RANGE]
+    fresh = itertools.count(max(numbers, default=-1) + 1)
+    return graph_rewrite(sink, pm_block_sums, ctx=fresh, name="block sums")
+
+
+def _end(r: UOp) -> int:
+    end: int = r.src[0].arg
+    return end
 
 
 def renumber(sink: UOp) -> UOp:
