@@ -67,7 +67,8 @@ def _run(roots: list[UOp]) -> list[UOp]:
         else:
             fresh = bind(UOp.new_buffer(root.dtype, prod(root.shape or ())), memory[slot])
             view = _shaped(fresh, root)
-            hold(root, view)
+            if root.op is not Ops.CONST:  # which stands in every graph that has this number
+                hold(root, view)
             out.append(view)
     return out
 

@@ -44,7 +44,7 @@ class Tensor(Autograd):
         copied = not isinstance(data, Base)
         uop = _copied(data, dtype) if copied else nodes.cast(data.uop, dtype or data.dtype)
         if requires_grad and uop.dtype.kind != "f":
-            fail(DTypeError, f"only float tensors have gradients, not {uop.dtype}")
+            fail(DTypeError, f"Tensor: only float tensors have gradients, not {uop.dtype}")
         if not requires_grad or not copied or engine.is_buffer_view(uop):
             self._adopt(uop, False)
         else:
@@ -317,11 +317,11 @@ def _copied(data: Any, dtype: DType | None) -> UOp:
     try:
         array = np.asarray(_listed(data))
         own = from_numpy(array.dtype.newbyteorder("="))
-        if not _typed(data):
-            own, dtype = _default(array, own, dtype)
-        array = np.asarray(array, to_numpy(own))
     except (ValueError, TypeError) as error:
         fail(DTypeError, f"Tensor: no tensor can be made of {type(data).__name__}: {error}")
+    if not _typed(data):
+        own, dtype = _default(array, own, dtype)
+    array = np.asarray(array, to_numpy(own))
     if dtype is None or dtype is own:
         return memory.copied(array)
     if dtype.name not in _IN_NUMPY or (dtype.kind in "iu" and own.kind == "f"):

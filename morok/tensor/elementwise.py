@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from morok.dtype import DType, Scalar, default_float, dtypes, max_value, min_value
-from morok.errors import DTypeError, ShapeError
+from morok.errors import ConfigError, DTypeError, ShapeError
 from morok.ir import Ops, UOp
 from morok.tensor import nodes
 from morok.tensor.base import Number, broadcast_shapes, common_dtype, fail
@@ -43,6 +43,8 @@ class Elementwise(Movement):
             return other
         try:
             return type(self)(other)  # type: ignore[call-arg]
+        except ConfigError:
+            raise
         except (TypeError, ValueError):
             fail(DTypeError, f"{method}: a tensor does not meet {type(other).__name__}")
 

@@ -31,12 +31,9 @@ class Linalg(Creation):
         stamp()
         a, b = self.uop, other.uop
         left, right = nodes.shape_of(a), nodes.shape_of(b)
-        inner = right[-2] if len(right) > 1 else right[-1] if right else None
-        if not left or not right or left[-1] != inner:
-            fail(
-                ShapeError,
-                f"matmul: shapes {left} and {right}: {_reason(left, right)}",
-            )
+        misfit = _misfit(left, right)
+        if misfit is not None:
+            fail(ShapeError, f"matmul: shapes {left} and {right}: {misfit}")
         dtype = common_dtype("matmul", a.dtype, b.dtype)
         work = acc_dtype(dtype)
         a, b = nodes.cast(a, work), nodes.cast(b, work)
@@ -93,12 +90,21 @@ class Linalg(Creation):
 
     def linear(self, weight: Self, bias: Self | None = None) -> Self:
         """x @ weight.T + bias, with weight of shape (out, in) or (in,)."""
+        own, wanted = self.shape, weight.shape
+        if not own or own[-1:] != wanted[-1:]:
+            fail(ShapeError, f"linear: shape {own} does not go with a weight of shape {wanted}")
         out = self.matmul(weight.T)
         return out if bias is None else out + bias
 
 
-def _reason(left: nodes.Shape, right: nodes.Shape) -> str:
+def _misfit(left: nodes.Shape, right: nodes.Shape) -> str | None:
+    """Why there is no product of these shapes; None where there is one."""
     if not left or not right:
         return "a scalar has no rows or columns, use *"
     axis = -2 if len(right) > 1 else -1
-    return f"{left[-1]} along axis -1 meets {right[axis]} along axis {axis}"
+    if left[-1] != right[axis]:
+        return f"{left[-1]} along axis -1 meets {right[axis]} along axis {axis}"
+    for axis in range(-min(len(left), len(right)), -2):
+        if left[axis] != right[axis] and 1 not in (left[axis], right[axis]):
+            return f"along axis {axis} lengths {left[axis]} and {right[axis]} do not broadcast"
+    return None

@@ -267,7 +267,7 @@ def _settle(roots: dict[UOp, _Owners], views: Sequence[UOp]) -> None:
             root.realized = None
         taken.add(memory)
         for tensor, value in owners:
-            if not is_buffer_view(value) and value.realized is None:
+            if not is_buffer_view(value) and value.realized is None and value.op is not Ops.CONST:
                 hold(value, view)
             if tensor.uop is not value:  # another thread assigned meanwhile
                 if written and tensor._home is root.src[0]:
