@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 
 from morok.errors import OptError
-from morok.ir import AxisType, Capability, UOp
+from morok.ir import AxisType, Capability, Ops, UOp
 from morok.optimizer.blocking import block_transposed
 from morok.optimizer.facts import Facts
 from morok.optimizer.opts import Opt, OptOps, replay
@@ -64,7 +64,9 @@ def choose_opts(facts: Facts) -> list[tuple[Opt, ...]]:
     tiled = [node for node in facts.reduces if any(lane in node.open_ranges for lane in lanes)]
     taken = {rng for node in tiled for rng in node.ended_ranges}
     for node in facts.reduces:
-        if node not in tiled and taken.isdisjoint(node.ended_ranges):
+        if node in tiled or not taken.isdisjoint(node.ended_ranges):
+            continue
+        if not _has_loops(facts, node):
             _choose_sum(facts, node, wanted)
     _fit(facts, wanted)
     axes = sorted(wanted, key=lambda rng: rng.arg[0], reverse=True)
@@ -72,6 +74,14 @@ def choose_opts(facts: Facts) -> list[tuple[Opt, ...]]:
         tuple(Opt(op, rng.arg[0].number + above, amount) for op, above, amount in wanted[rng])
         for rng in axes
     ]
+
+
+def _has_loops(facts: Facts, node: UOp) -> bool:
+    """Does each step of the reduction run loops of its own? Replicating those gains nothing."""
+    ended = set(node.ended_ranges)
+    return any(not ended.isdisjoint(other.open_ranges) for other in facts.reduces) or any(
+        u.op is Ops.BUFFERIZE and not ended.isdisjoint(u.open_ranges) for u in facts.order
+    )
 
 
 def _fit(facts: Facts, wanted: _Wanted) -> None:
