@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import math
+import os
 import pickle
 import subprocess
 import sys
@@ -160,7 +161,7 @@ def test_content_hash_is_the_same_in_every_process():
     keys = {
         subprocess.run(
             [sys.executable, "-c", code],
-            env={"PYTHONHASHSEED": seed, "PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)},
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,
             text=True,
             check=True,
