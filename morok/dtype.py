@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 import threading
 from collections.abc import Iterable
 from enum import IntEnum
@@ -377,6 +378,9 @@ def sum_dtype(dtype: DType) -> DType:
 # Values ------------------------------------------------------------------------------------------
 
 
+_SINGLE = struct.Struct("<f")
+
+
 def cast_value(value: Scalar, dtype: DType) -> Scalar:
     """`value` converted to scalar `dtype`, as every backend converts it.
 
@@ -390,8 +394,12 @@ def cast_value(value: Scalar, dtype: DType) -> Scalar:
     if dtype.count != 1 or kind in "vp":
         raise DTypeError(f"a number cannot be cast to {dtype}: expected a scalar dtype")
     if kind == "f":
-        if dtype is dtypes.float64 and isinstance(value, float):
-            return value
+        if type(value) is float:
+            if dtype is dtypes.float64:
+                return value
+            if dtype is dtypes.float32 and -3.4e38 < value < 3.4e38:  # rounds to a finite number
+                single: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
+                return single
         return FORMATS[dtype.name].round(value)
     if kind == "b":
         return value != 0

@@ -23,7 +23,15 @@ try:
     from morok._core.node import Node, node_stats, set_provenance
     from morok._core.program import Program, native_rules
     from morok._core.rewrite import graph_rewrite, rewrite_limits, rewrite_stats, set_tracer
-    from morok._core.walk import backward_slice, consumers, cut_realized, substitute, toposort
+    from morok._core.walk import (
+        backward_slice,
+        consumers,
+        cut_realized,
+        rebuild,
+        region,
+        substitute,
+        toposort,
+    )
 except ImportError as error:
     raise ImportError(
         "morok's compiled core is missing or broken: run `python setup.py build_ext --inplace` in "
@@ -53,6 +61,8 @@ __all__ = [
     "node",
     "node_stats",
     "plain_lookup",
+    "rebuild",
+    "region",
     "register_op",
     "register_uop_class",
     "reset_peak",

@@ -1,8 +1,12 @@
 """Walks over graphs, without recursion. A root is a UOp; `toposort` also takes a sequence of
 them."""
 
-from collections.abc import Callable, Container, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any, TypeVar
+
+from morok._core.node import Node
+
+N = TypeVar("N", bound=Node)
 
 def toposort(
     root: Any | Sequence[Any], *, stop: Callable[[Any], bool] | Container[Any] | None = None
@@ -12,6 +16,10 @@ def toposort(
     `stop` is a predicate or a container of nodes: such a node is listed, what lies below it is not
     entered.
     """
+
+def region(root: Any | Sequence[Any], rng: Any) -> list[Any]:
+    """The nodes below `root` (a UOp or a sequence of UOps) that depend on the RANGE `rng`, sources
+    before users. What closes it is not entered: `rng` is another loop there."""
 
 def backward_slice(root: Any) -> set[Any]:
     """The set of all nodes below `root`, `root` included."""
@@ -28,3 +36,9 @@ def substitute(root: Any, replace: dict[Any, Any], *, open_only: bool = False) -
 
 def cut_realized(root: Any) -> Any:
     """`root` with every node that has a realized value replaced by the node that holds it."""
+
+def rebuild(root: N, visit: Mapping[Any, Callable[[N, tuple[N, ...]], N]]) -> N:
+    """`root` with `visit[op](node, src)` in the place of every node of the ops in `visit`, sources
+    first; `src` is the tuple of what the node's sources became. Any other node is built on its new
+    sources if one changed; what has none of these ops below is not looked at.
+    """

@@ -1,5 +1,8 @@
 """Walks over graphs, without recursion: topological order, substitution, slices."""
 
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 
@@ -124,6 +127,46 @@ def toposort(root, *, stop=None):
     return out
 
 
+cdef int _append_open(list out, list roots, CNode *rng) except -1:
+    """Append what lies below the roots and depends on `rng`; nodes are marked."""
+    cdef Stack s
+    cdef Frame *f
+    cdef CNode *n
+    cdef uint32_t mark = new_mark()
+    s.frames = NULL
+    s.n = 0
+    s.cap = 0
+    try:
+        for r in roots:
+            n = peek(r)
+            if n.mark == mark or not _is_open(n, rng):
+                continue
+            n.mark = mark
+            _push(&s, n, 0)
+            while s.n:
+                f = &s.frames[s.n - 1]
+                if f.next == f.node.nsrc:
+                    out.append(<object>f.node.self)
+                    s.n -= 1
+                    continue
+                n = f.node.src[f.next]
+                f.next += 1
+                if n.mark != mark and _is_open(n, rng):
+                    n.mark = mark
+                    _push(&s, n, 0)
+    finally:
+        free(s.frames)
+    return 0
+
+
+def region(root, rng):
+    """The nodes below `root` (a UOp or a sequence of UOps) that depend on the RANGE `rng`, sources
+    before users. What closes it is not entered: `rng` is another loop there."""
+    cdef list out = []
+    _append_open(out, [root] if isinstance(root, Node) else list(root), peek(rng))
+    return out
+
+
 def backward_slice(root):
     """The set of all nodes below `root`, `root` included."""
     return set(toposort(root))
@@ -188,6 +231,17 @@ cdef class _Rebuilt:
             if src != few:
                 free(src)
         return new
+
+
+cdef bint _is_open(CNode *n, CNode *rng) noexcept:
+    """Is this RANGE open at `n`?"""
+    cdef uint32_t i
+    if n.ranges == NULL:
+        return False
+    for i in range(n.ranges.n):
+        if n.ranges.members[i] == rng:
+            return True
+    return False
 
 
 cdef bint _open_in(CNode *n, RangeSet *keys) noexcept:
@@ -283,3 +337,63 @@ def substitute(root, dict replace, *, bint open_only=False):
 def cut_realized(root):
     """`root` with every node that has a realized value replaced by the node that holds it."""
     return _substitute(root, {}, True, NULL)
+
+
+# ---- one visit a node ---------------------------------------------------------------------------
+
+def rebuild(root, dict visit):
+    """`root` with `visit[op](node, src)` in the place of every node of the ops in `visit`, sources
+    first; `src` is the tuple of what the node's sources became. Any other node is built on its new
+    sources if one changed; what has none of these ops below is not looked at.
+    """
+    cdef PyObject *functions[128]
+    cdef _Rebuilt done = _Rebuilt()
+    cdef Stack s
+    cdef Frame *f
+    cdef CNode *n
+    cdef CNode *new
+    cdef uint32_t k
+    cdef int op
+    s.frames = NULL
+    s.n = 0
+    s.cap = 0
+    done.ops0 = done.ops1 = 0
+    for op in range(128):
+        functions[op] = NULL
+    for member, function in visit.items():
+        op = member
+        functions[op] = <PyObject *>function
+        done.keep.append(function)
+        if op < 64:
+            done.ops0 |= <uint64_t>1 << op
+        else:
+            done.ops1 |= <uint64_t>1 << (op - 64)
+    try:
+        n = peek(root)
+        if done.result(n) == NULL:
+            _push(&s, n, 0)
+        while s.n:
+            f = &s.frames[s.n - 1]
+            n = f.node
+            while f.next < n.nsrc and done.result(n.src[f.next]) != NULL:
+                f.next += 1
+            if f.next < n.nsrc:
+                f.next += 1
+                _push(&s, n.src[f.next - 1], 0)
+                continue
+            if functions[n.op] == NULL:
+                new = done.rebuild(n)
+            else:
+                src = PyTuple_New(n.nsrc)
+                for k in range(n.nsrc):
+                    item = <object>done.result(n.src[k]).self
+                    Py_INCREF(item)
+                    PyTuple_SET_ITEM(src, k, item)
+                result = (<object>functions[n.op])(<object>n.self, src)
+                new = peek(result)
+                done.keep.append(result)
+            ptrmap_put(&done.map, n, new)
+            s.n -= 1
+        return <object>done.result(peek(root)).self
+    finally:
+        free(s.frames)

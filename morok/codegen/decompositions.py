@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from morok._core import toposort
+from morok._core import rebuild
 from morok.codegen import transcendental
 from morok.codegen.small_floats import promote_small_floats, small_floats
 from morok.dtype import AddrSpace, dtypes
@@ -310,14 +310,11 @@ def fuse_multiply_add(sink: UOp) -> UOp:
 
         reg = reg + (a*b + c*d)  ->  reg = MULACC(c, d, MULACC(a, b, reg))
     """
-    new: dict[UOp, UOp] = {}
-    for node in toposort(sink):
-        src = tuple([new[source] for source in node.src])
-        if node.op is Ops.STORE:
-            src = (src[0], _fused(src[0], src[1]), *src[2:])
-        same = all(a is b for a, b in zip(src, node.src, strict=True))
-        new[node] = node if same else UOp(node.op, node.dtype, src, node.arg)
-    return new[sink]
+
+    def fuse(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        return UOp(node.op, node.dtype, (src[0], _fused(src[0], src[1]), *src[2:]), node.arg)
+
+    return rebuild(sink, {Ops.STORE: fuse})
 
 
 def _fused(index: UOp, value: UOp) -> UOp:

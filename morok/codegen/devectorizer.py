@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import itertools
 
-from morok._core import affine_form, toposort
+from morok._core import affine_form, rebuild, toposort
 from morok.codegen.lanes import element, reduce_alu, splat
-from morok.dtype import AddrSpace, dtypes
+from morok.dtype import AddrSpace, DType, dtypes
 from morok.ir import Capability, GroupOp, Ops, UOp
 from morok.optimizer import (
     index_parts,
-    is_address,
     make_range,
     next_number,
     range_end,
@@ -37,6 +36,9 @@ def unshare_ranges(sink: UOp) -> UOp:
     scope (equal open ranges) and none needs another's result. Every other REDUCE over a range that
     is taken gets fresh ranges, so that afterwards one RANGE is one loop.
     """
+    bound = [rng for node in toposort(sink) if node.op is Ops.REDUCE for rng in node.ended_ranges]
+    if len(set(bound)) == len(bound):
+        return sink
     depth: dict[UOp, int] = {}
     owner: dict[UOp, _LoopKey] = {}
     fresh: dict[_LoopKey, tuple[UOp, ...]] = {}
@@ -82,18 +84,14 @@ def remove_reduce(sink: UOp) -> UOp:
     ids count the REDUCEs in topological order. No REDUCE is left; REDUCEs in one scope over the
     same ranges share them, and through them a loop, unless one needs the other's result.
     """
-    if not any(node.op is Ops.REDUCE for node in toposort(sink)):
+    if not sink.has(Ops.REDUCE):
         return sink
-    new: dict[UOp, UOp] = {}
-    count = 0
-    for node in toposort(unshare_ranges(widen_accumulators(sink))):
-        copy = UOp(node.op, node.dtype, tuple([new[s] for s in node.src]), node.arg)
-        if node.op is Ops.REDUCE:
-            copy = _accumulated(copy, count)
-            count += 1
-        new[node] = copy
-        last = copy
-    return last
+    number = itertools.count()
+
+    def accumulate(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        return _accumulated(UOp(node.op, node.dtype, src, node.arg), next(number))
+
+    return rebuild(unshare_ranges(widen_accumulators(sink)), {Ops.REDUCE: accumulate})
 
 
 def _accumulated(node: UOp, number: int) -> UOp:
@@ -134,23 +132,26 @@ def add_loads(sink: UOp) -> UOp:
     Before: an INDEX used as a value reads memory, 0 where its gate is false. After: it is
     LOAD(buffer, INDEX), with a gate LOAD(buffer, INDEX, 0); INDEX only says an address.
     """
-    new: dict[UOp, UOp] = {}
-    for node in toposort(sink):
-        src = []
-        for position, source in enumerate(node.src):
-            copy = new[source]
-            if source.op is Ops.INDEX and not is_address(node, position):
-                copy = _load(copy)
-            src.append(copy)
-        new[node] = UOp(node.op, node.dtype, tuple(src), node.arg)
-    return new[sink]
+    return rebuild(sink, {Ops.INDEX: _load, Ops.STORE: _store, Ops.LOAD: _loaded})
 
 
-def _load(index: UOp) -> UOp:
+def _load(node: UOp, parts: tuple[UOp, ...]) -> UOp:
+    index = UOp(node.op, node.dtype, parts, node.arg)
     src = [index.src[0], index]
     if index.arg:
         src.append(splat(UOp.const(index.dtype.scalar, 0), index.dtype.count))
     return UOp(Ops.LOAD, index.dtype, tuple(src))
+
+
+def _store(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    """Its INDEX is no value and stays one."""
+    target = src[0].src[1] if node.src[0].op is Ops.INDEX else src[0]
+    return UOp(node.op, node.dtype, (target, *src[1:]), node.arg)
+
+
+def _loaded(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    address = src[1].src[1] if node.src[1].op is Ops.INDEX else src[1]
+    return UOp(node.op, node.dtype, (src[0], address, *src[2:]), node.arg)
 
 
 # ---- stage 14 ------------------------------------------------------------------------------------
@@ -169,13 +170,13 @@ def devectorize(sink: UOp, capability: Capability) -> UOp:
 
 def _group_loads(sink: UOp, capability: Capability) -> UOp:
     """VECTORIZE of LOADs at evenly spaced addresses -> vector LOADs."""
-    new: dict[UOp, UOp] = {}
-    for node in toposort(sink):
-        copy = UOp(node.op, node.dtype, tuple([new[s] for s in node.src]), node.arg)
-        if copy.op is Ops.VECTORIZE and all(source.op is Ops.LOAD for source in copy.src):
-            copy = _grouped(copy, capability)
-        new[node] = copy
-    return new[sink]
+
+    def group(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        copy = UOp(node.op, node.dtype, src, node.arg)
+        loaded = all(source.op is Ops.LOAD for source in src)
+        return _grouped(copy, capability) if loaded else copy
+
+    return rebuild(sink, {Ops.VECTORIZE: group})
 
 
 def _grouped(node: UOp, capability: Capability) -> UOp:
@@ -240,6 +241,7 @@ class _Pieces:
         self.capability = capability
         self.whole: dict[UOp, UOp] = {}
         self.cut: dict[UOp, list[UOp]] = {}
+        self._widths: dict[DType, int] = {}
 
     def get(self, node: UOp) -> UOp:
         """The value in one piece."""
@@ -275,14 +277,16 @@ class _Pieces:
         return node.dtype.count
 
     def _native(self, value: UOp) -> int:
-        dtype = value.dtype.scalar
-        if dtype.kind == "b":
-            return value.dtype.count
-        if dtype is dtypes.index:
-            dtype = dtypes.int32 if _fits_int32(value) else dtypes.int64
-        width = value.dtype.count
-        while width > 1 and width not in self.capability.widths(dtype):
-            width //= 2
+        dtype = value.dtype
+        if dtype.kind == "x":
+            dtype = (dtypes.int32 if _fits_int32(value) else dtypes.int64).vec(dtype.count)
+        width = self._widths.get(dtype)
+        if width is None:
+            width = dtype.count
+            fitting = (width,) if dtype.kind == "b" else self.capability.widths(dtype.scalar)
+            while width > 1 and width not in fitting:
+                width //= 2
+            self._widths[dtype] = width
         return width
 
 
@@ -298,9 +302,17 @@ def _fits_int32(value: UOp) -> bool:
 def _cut(sink: UOp, capability: Capability) -> UOp:
     """Vector arithmetic, LOADs and STOREs in pieces of the widths the target has."""
     values = _Pieces(capability)
-    for node in toposort(sink):
-        count = node.src[1].dtype.count if node.op is Ops.STORE else node.dtype.count
-        width = values.width(node) if count > 1 else count
+    order = toposort(sink)
+    counts = [
+        node.src[1].dtype.count if node.op is Ops.STORE else node.dtype.count for node in order
+    ]
+    widths = [
+        values.width(node) if count > 1 else count
+        for node, count in zip(order, counts, strict=True)
+    ]
+    if widths == counts:
+        return sink
+    for node, count, width in zip(order, counts, widths, strict=True):
         if width < count and node.op is Ops.STORE:
             values.whole[node] = _cut_store(node, count, width, values)
         elif width < count and node.op is Ops.LOAD:

@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from functools import reduce as fold
 
-from morok._core import affine_split, toposort
+from morok._core import affine_split, rebuild, region, toposort
 from morok.codegen.lanes import across_lanes, reduce_alu, splat, vectorize
 from morok.dtype import AddrSpace, dtypes
 from morok.errors import InvalidGraphError
@@ -131,41 +131,43 @@ def expander(sink: UOp, capability: Capability) -> UOp:
 
     InvalidGraphError when a buffer is filled inside such a range, or nothing binds one.
     """
-    if not any(node.op is Ops.RANGE and node.arg[1] in _COPIED for node in toposort(sink)):
+    if not _copied_ranges(sink):
         return sink
     sink = add_local_buffers(widen_accumulators(sink), only=_widened_buffers(sink))
     axis = next_number(sink)
-    new: dict[UOp, UOp] = {}
-    for node in toposort(sink):
-        copy = _rebuild(node, new)
-        if bound_ranges(copy, *_COPIED):
-            if copy.op is Ops.STORE:
-                copy = _expand_store(copy, capability, axis)
-            elif copy.op is Ops.REDUCE:
-                copy = _expand_reduce(copy, capability, axis)
-        new[node] = copy
-    done = graph_rewrite(new[sink], _SIMPLER, name="expander")
-    for node in toposort(done):
-        if node.op is Ops.RANGE and node.arg[1] in _COPIED:
-            raise InvalidGraphError(
-                f"no statement could expand the {node.arg[1]} range", node=node, stage="expander"
-            )
+
+    def expand(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        copy = UOp(node.op, node.dtype, src, node.arg)
+        if not bound_ranges(copy, *_COPIED):
+            return copy
+        by_op = _expand_store if copy.op is Ops.STORE else _expand_reduce
+        return by_op(copy, capability, axis)
+
+    visit = {Ops.STORE: expand, Ops.REDUCE: expand, **dict.fromkeys(_SPLICED, splice)}
+    done = graph_rewrite(rebuild(sink, visit), _SIMPLER, name="expander")
+    for node in _copied_ranges(done):
+        raise InvalidGraphError(
+            f"no statement could expand the {node.arg[1]} range", node=node, stage="expander"
+        )
     return done
 
 
-def _rebuild(node: UOp, new: dict[UOp, UOp]) -> UOp:
+def _copied_ranges(sink: UOp) -> list[UOp]:
+    return [node for node in toposort(sink) if node.op is Ops.RANGE and node.arg[1] in _COPIED]
+
+
+def splice(node: UOp, src: tuple[UOp, ...]) -> UOp:
     """`node` over new sources; a STORE that became a GROUP of several is spliced in."""
-    src: list[UOp] = []
-    for source in node.src:
-        copy = new[source]
-        if copy.op is Ops.GROUP and source.op is Ops.STORE and node.op in _SPLICED:
-            src += copy.src
+    flat: list[UOp] = []
+    for source, copy in zip(node.src, src, strict=True):
+        if copy.op is Ops.GROUP and source.op is Ops.STORE:
+            flat += copy.src
         else:
-            src.append(copy)
-    return node if tuple(src) == node.src else UOp(node.op, node.dtype, tuple(src), node.arg)
+            flat.append(copy)
+    return UOp(node.op, node.dtype, tuple(flat), node.arg)
 
 
-_SPLICED = frozenset({Ops.SINK, Ops.GROUP, Ops.AFTER})
+_SPLICED = (Ops.SINK, Ops.GROUP, Ops.AFTER)
 
 
 def _widened_buffers(sink: UOp) -> set[UOp]:
@@ -191,24 +193,18 @@ def _by_number(ranges: Sequence[UOp]) -> list[UOp]:
     return sorted(ranges, key=lambda rng: rng.arg[0])
 
 
-def _region(roots: Sequence[UOp], rng: UOp) -> list[UOp]:
-    """The nodes below `roots` that are open in `rng`."""
-    order = toposort(roots, stop=lambda node: rng not in node.open_ranges)
-    return [node for node in order if rng in node.open_ranges]
-
-
 def _lane_width(roots: Sequence[UOp], rng: UOp, capability: Capability, axis: int) -> int:
     """Lanes for the axis `rng` of these values, 1 when no width fits.
 
     A width fits when it divides the axis and is native for every dtype that becomes a vector. The
     widest is taken for which no index has the lane below a division, if 4 lanes are left.
     """
-    region = _region(roots, rng)
-    types = {node.dtype for node in region if node.dtype.count == 1 and node.dtype.kind in "iuf"}
+    along = region(roots, rng)
+    types = {node.dtype for node in along if node.dtype.count == 1 and node.dtype.kind in "iuf"}
     limit = min(map(capability.max_width, types or {dtypes.float32}))
     powers = [1 << power for power in range(limit.bit_length() - 1, 0, -1)]
     widths = [width for width in powers if range_end(rng) % width == 0]
-    indices = [flat_index(node) for node in region if node.op is Ops.INDEX]
+    indices = [flat_index(node) for node in along if node.op is Ops.INDEX]
     computed = [index for index in indices if not index.has(Ops.INDEX)]
     uneven = [index for index in computed if affine_split(index, rng) is None]
     if not widths or not uneven:
@@ -353,21 +349,30 @@ def add_local_buffers(sink: UOp, *, only: set[UOp] | None = None) -> UOp:
     INDEXes of one index; hints (CONTIGUOUS, DETACH, …) are gone. A processor without work-items
     needs no BARRIER. With `only`, just these BUFFERIZEs, and hints stay.
     """
-    order = toposort(sink)
-    count = sum(node.op is Ops.DEFINE_LOCAL for node in order)
-    new: dict[UOp, UOp] = {}
-    for node in order:
-        copy = UOp(node.op, node.dtype, tuple([new[s] for s in node.src]), node.arg)
-        if node.op is Ops.BUFFERIZE and (only is None or node in only):
-            copy = _filled(copy, count)
-            count += 1
-        elif node.op is Ops.INDEX and node.src[0].op is Ops.BUFFERIZE:
-            if copy.src[0].op is not Ops.BUFFERIZE:
-                copy = _flattened(node, copy)
-        elif only is None and node.op in GroupOp.Identity:
-            copy = copy.src[0]
-        new[node] = copy
-    return new[sink]
+    if only is not None and not only:
+        return sink
+    count = 0
+    if sink.has(Ops.DEFINE_LOCAL):
+        count = sum(node.op is Ops.DEFINE_LOCAL for node in toposort(sink))
+
+    def fill(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        nonlocal count
+        copy = UOp(node.op, node.dtype, src, node.arg)
+        if only is not None and node not in only:
+            return copy
+        count += 1
+        return _filled(copy, count - 1)
+
+    def read(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        copy = UOp(node.op, node.dtype, src, node.arg)
+        if node.src[0].op is Ops.BUFFERIZE and copy.src[0].op is not Ops.BUFFERIZE:
+            return _flattened(node, copy)
+        return copy
+
+    visit = {} if only is not None else dict.fromkeys(GroupOp.Identity, lambda _, src: src[0])
+    if sink.has(Ops.BUFFERIZE):
+        visit |= {Ops.BUFFERIZE: fill, Ops.INDEX: read}
+    return rebuild(sink, visit)
 
 
 def _filled(buffer: UOp, number: int) -> UOp:

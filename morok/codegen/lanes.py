@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from morok._core import affine_split, toposort
+from morok._core import affine_split, region
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import GroupOp, Ops, ReduceOp, UOp
@@ -33,7 +33,7 @@ def splat(value: UOp, count: int) -> UOp:
     if count == 1 or value.dtype.count > 1:
         return value
     if value.op is Ops.CONST:
-        return UOp.vconst(value.dtype, (value.arg,) * count)
+        return UOp(Ops.VCONST, value.dtype.vec(count), (), (value.arg,) * count)
     return UOp(Ops.VECTORIZE, value.dtype.vec(count), (value,) * count)
 
 
@@ -45,8 +45,9 @@ def element(vector: UOp, *lanes: int) -> UOp:
         return vector
     if vector.op is Ops.VCONST:
         if len(lanes) == 1:
-            return UOp.const(vector.dtype.scalar, vector.arg[lanes[0]])
-        return UOp.vconst(vector.dtype, [vector.arg[lane] for lane in lanes])
+            return UOp(Ops.CONST, vector.dtype.scalar, (), vector.arg[lanes[0]])
+        values = tuple([vector.arg[lane] for lane in lanes])
+        return UOp(Ops.VCONST, vector.dtype.scalar.vec(len(lanes)), (), values)
     if vector.op is Ops.VECTORIZE:
         return UOp.vectorize(*[vector.src[lane] for lane in lanes])
     return vector.gep(lanes)
@@ -100,19 +101,16 @@ def vectorize(roots: Sequence[UOp], lane: UOp) -> list[UOp]:
     Index expressions must be simplified. Common parts become common parts.
     InvalidGraphError when memory is written inside the lane.
     """
-    order = toposort(roots, stop=lambda node: lane not in node.open_ranges)
     plans: dict[UOp, _Plan] = {}
-    for node in order:
-        if lane in node.open_ranges:
-            plans[node] = _plan(node, lane, plans)
+    for node in region(roots, lane):
+        plans[node] = _plan(node, lane, plans)
     needed = _needed(roots, plans)
-    new = _copies([node for node in order if node in needed and plans[node] is _Plan.COPIES], lane)
+    order = [node for node in plans if node in needed]
+    new = _copies([node for node in order if plans[node] is _Plan.COPIES], lane)
     for node in order:
-        if node not in plans:
-            new[node] = node
-        elif node in needed and node not in new:
+        if node not in new:
             new[node] = _build(node, lane, plans[node], new)
-    return [new[root] for root in roots]
+    return [new.get(root, root) for root in roots]
 
 
 def _plan(node: UOp, lane: UOp, plans: dict[UOp, _Plan]) -> _Plan:
@@ -229,9 +227,9 @@ def _gather(node: UOp, count: int, new: dict[UOp, UOp]) -> UOp:
 
 def _wide(node: UOp, count: int, new: dict[UOp, UOp]) -> UOp:
     if node.op is Ops.REDUCE:
-        value = new[node.src[0]]
+        value = new.get(node.src[0], node.src[0])
         return UOp(node.op, value.dtype, (value, *node.src[1:]), node.arg)
-    src = [new[source] for source in node.src]
+    src = [new.get(source, source) for source in node.src]
     if all(source.dtype.count == 1 for source in src):
         return UOp(node.op, node.dtype, tuple(src), node.arg)
     return UOp(node.op, node.dtype.vec(count), tuple([splat(s, count) for s in src]), node.arg)

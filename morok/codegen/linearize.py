@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from morok._core import toposort
+from morok._core import rebuild, toposort
 from morok.codegen.branches import inside_branches
 from morok.dtype import AddrSpace, dtypes
 from morok.errors import InvalidGraphError
@@ -36,24 +36,27 @@ def final_rewrite(sink: UOp, capability: Capability) -> UOp:
     A range that the statement does not depend on is dropped: repeating it changes nothing. CAT and
     VCONST become VECTORIZE unless the target has them.
     """
-    new: dict[UOp, UOp] = {}
-    for node in toposort(sink):
-        src = tuple([new[source] for source in node.src])
-        match node.op:
-            case Ops.STORE if len(src) > 2:
-                new[node] = _closed(UOp(Ops.STORE, node.dtype, src[:2]), src[2:])
-            case Ops.END:
-                new[node] = _closed(src[0], src[1:])
-            case Ops.CAT if Ops.CAT not in capability.ops:
-                lanes = [s.gep(i) if s.dtype.count > 1 else s for s in src for i in _lanes(s)]
-                new[node] = UOp(Ops.VECTORIZE, node.dtype, tuple(lanes))
-            case Ops.VCONST if Ops.VCONST not in capability.ops:
-                lanes = [UOp(Ops.CONST, node.dtype.scalar, (), value) for value in node.arg]
-                new[node] = UOp(Ops.VECTORIZE, node.dtype, tuple(lanes))
-            case _:
-                same = all(a is b for a, b in zip(src, node.src, strict=True))
-                new[node] = node if same else UOp(node.op, node.dtype, src, node.arg)
-    return new[sink]
+    visit = {Ops.STORE: _closed_store, Ops.END: lambda _, src: _closed(src[0], src[1:])}
+    visit |= {op: by for op, by in _BY_LANE.items() if op not in capability.ops}
+    done: UOp = rebuild(sink, visit)
+    return done
+
+
+def _closed_store(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    return _closed(UOp(Ops.STORE, node.dtype, src[:2]), src[2:])
+
+
+def _joined_lanes(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    lanes = [s.gep(i) if s.dtype.count > 1 else s for s in src for i in _lanes(s)]
+    return UOp(Ops.VECTORIZE, node.dtype, tuple(lanes))
+
+
+def _constant_lanes(node: UOp, _: tuple[UOp, ...]) -> UOp:
+    lanes = [UOp(Ops.CONST, node.dtype.scalar, (), value) for value in node.arg]
+    return UOp(Ops.VECTORIZE, node.dtype, tuple(lanes))
+
+
+_BY_LANE = {Ops.CAT: _joined_lanes, Ops.VCONST: _constant_lanes}
 
 
 def _lanes(vector: UOp) -> range:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from morok._core import toposort
+from morok._core import rebuild, toposort
 from morok.dtype import acc_dtype
 from morok.ir import Ops, ReduceOp, UOp
 from morok.optimizer.ranges import rename_ranges
@@ -28,21 +28,13 @@ def widen_accumulators(sink: UOp) -> UOp:
 
     Extremes need no width: they are exact in every dtype.
     """
-    new: dict[UOp, UOp] = {}
-    for node in toposort(sink):
-        src = tuple([new[s] for s in node.src])
-        wide = acc_dtype(node.dtype) if _rounds(node) else node.dtype
-        if wide is node.dtype:
-            new[node] = node if src == node.src else UOp(node.op, node.dtype, src, node.arg)
-        else:
-            total = UOp(Ops.REDUCE, wide, (src[0].cast(wide), *src[1:]), node.arg)
-            new[node] = total.cast(node.dtype)
-    return new[sink]
+    return rebuild(sink, {Ops.REDUCE: _widened})
 
 
-def _rounds(node: UOp) -> bool:
-    return (
-        node.op is Ops.REDUCE
-        and node.dtype.kind == "f"
-        and node.arg in (ReduceOp.ADD, ReduceOp.MUL)
-    )
+def _widened(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    rounds = node.dtype.kind == "f" and node.arg in (ReduceOp.ADD, ReduceOp.MUL)
+    wide = acc_dtype(node.dtype) if rounds else node.dtype
+    if wide is node.dtype:
+        return UOp(node.op, wide, src, node.arg)
+    total: UOp = UOp(Ops.REDUCE, wide, (src[0].cast(wide), *src[1:]), node.arg).cast(node.dtype)
+    return total

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from morok._core import affine_split, toposort
+from morok._core import affine_split, substitute, toposort
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import OPS, AxisId, AxisType, Ops, UOp, graph_rewrite
@@ -67,16 +67,10 @@ def substitute_open(roots: Sequence[UOp], values: Mapping[UOp, UOp]) -> list[UOp
     A node that is not open in any of them is kept as it is, hence a binder of one of these ranges
     is never entered: nothing is captured.
     """
-    new: dict[UOp, UOp] = dict(values)
-    closed = set(values)
-    for node in toposort(roots, stop=lambda node: not is_open(node, closed)):
-        if node in new:
-            continue
-        if not is_open(node, closed):
-            new[node] = node
-            continue
-        new[node] = UOp(node.op, node.dtype, tuple([new[s] for s in node.src]), node.arg)
-    return [new[root] for root in roots]
+    if not values or not roots:
+        return list(roots)
+    together = UOp(Ops.GROUP, dtypes.void, tuple(roots))
+    return list(substitute(together, dict(values), open_only=True).src)
 
 
 def rename_ranges(sink: UOp, parts: Mapping[UOp, tuple[UOp, ...]]) -> UOp:
