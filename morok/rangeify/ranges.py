@@ -156,11 +156,7 @@ class Rangeify:
         """Decide, then build."""
         roots = dict.fromkeys(self.sink.src)
         for u in reversed(self.order):
-            if u.shape is None or u.op is Ops.PARAM or u is self.sink:
-                continue
-            if u.op is Ops.CONST:
-                if u in roots:
-                    self._make_global(u, {})  # whoever uses it needs no memory for that
+            if u.shape is None or u.op in (Ops.PARAM, Ops.CONST) or u is self.sink:
                 continue
             uses = self.uses.get(u, {})
             if (not uses and u not in roots) or numel(u) == 0:
@@ -367,8 +363,6 @@ class Rangeify:
             if u.op is Ops.CONST or (u.shape is not None and numel(u) == 0):
                 value = u if u.op is Ops.CONST else _zero_of(u.dtype)
                 values.update({(u, use): value for use in uses})
-                if u in self.home:
-                    self._store(u, {}, values, buffers, stores)
             elif u.op is Ops.PARAM:
                 for use in uses:
                     values[u, use] = _read(u, use.index[0], use.valid)
@@ -425,8 +419,6 @@ class Rangeify:
                 values[u, use] = _read(buffers[u], flatten(use.index, u.shape or ()), use.valid)
 
     def _compute(self, u: UOp, use: Use, values: dict[tuple[UOp, Use], UOp]) -> UOp:
-        if u.op is Ops.CONST:
-            return u
         sources = value_sources(u)
         below = self.sources[u, use]
         parts = tuple(values[s, b] for s, b in zip(sources, below, strict=True))

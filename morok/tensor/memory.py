@@ -123,15 +123,18 @@ def home_of(tensor: Base) -> UOp | None:
     return view
 
 
-def _written_down(u: UOp) -> bool:
-    """Whether `u` was one number, and now stands in memory without a kernel."""
-    shape = nodes.shape_of(u)
-    below = u
+def _written_down(tensor: Base) -> bool:
+    """Whether the value was one number, and now stands in memory without a kernel."""
+    u = below = tensor.uop
     while below.op is Ops.RESHAPE or below.op in GroupOp.Identity:
         below = below.src[0]
     if below.op is not Ops.CONST or below.dtype.name in WITHOUT_NUMPY:
         return False
-    hold(u, nodes.reshape(number(below.dtype, below.arg), shape))
+    view = nodes.reshape(number(below.dtype, below.arg), nodes.shape_of(u))
+    if tensor._rg:
+        hold(u, view)
+    else:
+        tensor.uop = view  # the node of a number stands in every graph that has the number
     return True
 
 
@@ -166,7 +169,7 @@ def realize(tensors: Iterable[Base]) -> None:
             if home is not None and base_of(home) in written and value is not home:
                 store = UOp(Ops.STORE, dtypes.void, (home, value))
                 root = UOp(Ops.AFTER, home.dtype, (home, store))
-            elif memory_of(tensor) is not None or _written_down(value):
+            elif memory_of(tensor) is not None or _written_down(tensor):
                 tensor._home = None
                 continue
             else:
