@@ -11,11 +11,12 @@ if nothing is written in between.
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from morok.codegen import local_layout
 from morok.dtype import AddrSpace, DType, dtypes
@@ -39,8 +40,7 @@ class Level(IntEnum):
     ATOM = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Expr:
+class Expr(NamedTuple):
     """Text of an expression and how tightly it binds."""
 
     text: str
@@ -63,13 +63,16 @@ def base_buffer(pointer: UOp) -> UOp:
 
 def splat_value(node: UOp) -> UOp | None:
     """The scalar that is in every lane of a vector, if it is written so; None otherwise."""
-    if node.op is Ops.VECTORIZE:
-        return node.src[0] if node.src.count(node.src[0]) == len(node.src) else None
-    if node.op is Ops.VCONST:
-        first = node.arg[0]
-        same = node.arg.count(first) == len(node.arg)
+    op = node.op
+    if op is Ops.VECTORIZE:
+        src = node.src
+        return src[0] if src.count(src[0]) == len(src) else None
+    if op is Ops.VCONST:
+        values = node.arg
+        first = values[0]
+        same = values.count(first) == len(values)
         if isinstance(first, float) and (not same or first == 0):  # NaN, or zeros of two signs
-            same = len({value.hex() for value in node.arg}) == 1
+            same = len({value.hex() for value in values}) == 1
         return UOp(Ops.CONST, node.dtype.scalar, (), first) if same else None
     return None
 
@@ -90,11 +93,11 @@ class Context:
         self.stored = {base_buffer(op.src[0].src[0]) for op in self.ops if op.op is Ops.STORE}
         self.offsets, self.scratch = local_layout(linear)
         self.info = next((op.arg for op in self.ops if op.op is Ops.SINK and op.arg), KernelInfo())
-        uses = _count_uses(self.ops)
-        self.inline = _inline_candidates(self.ops, uses)
-        lanes = _count_uses(op for op in self.ops if op.op is Ops.GEP)
+        used = [_operands(op) for op in self.ops]
+        uses = Counter(itertools.chain.from_iterable(used))
+        self.inline = _inline_candidates(self.ops, used, uses)
         # How often a value is used as a whole, not lane by lane.
-        self.uses = {op: count - lanes.get(op, 0) for op, count in uses.items()}
+        self.uses = uses - Counter([op.src[0] for op in self.ops if op.op is Ops.GEP])
         self.held: dict[UOp, DType] = {}  # the dtype of the variable of each value
         self.errors: list[tuple[str, UOp]] = []
 
@@ -141,55 +144,64 @@ _TRANSPARENT = frozenset(
     {Ops.CONST, Ops.VCONST, Ops.INDEX, Ops.POINTER_INDEX, Ops.AFTER, Ops.GROUP, Ops.SINK}
 )
 _INLINABLE = GroupOp.ALU | {Ops.CAST, Ops.BITCAST, Ops.LOAD, Ops.GEP, Ops.VECTORIZE, Ops.CAT}
+_WRITTEN_BY_USERS = _INLINABLE | _TRANSPARENT
 _FENCES = frozenset({Ops.STORE, Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER, Ops.CUSTOM})
+_OPERANDS = {
+    Ops.LOAD: slice(1, None),
+    Ops.STORE: slice(2),
+    **dict.fromkeys((Ops.IF, Ops.AFTER, Ops.BARRIER, Ops.RANGE), slice(1)),
+    **dict.fromkeys((Ops.END, Ops.GROUP, Ops.SINK, Ops.ENDIF), slice(0)),
+}
+"""Which sources are operands; all of them for ops that are not listed."""
+_VALUES = _INLINABLE | {Ops.VCONST, Ops.CUSTOM_I}
+_NO_TEXT = frozenset({Ops.GROUP, Ops.SINK, Ops.INDEX, Ops.AFTER, Ops.POINTER_INDEX})
 
 
-def _count_uses(ops: Iterable[UOp]) -> dict[UOp, int]:
-    """How often the text of each op is used."""
-    uses: dict[UOp, int] = {}
-    for op in ops:
-        for source in _operands(op):
-            uses[source] = uses.get(source, 0) + 1
-    return uses
+def _inline_candidates(
+    ops: tuple[UOp, ...], used: list[tuple[UOp, ...]], uses: Mapping[UOp, int]
+) -> set[UOp]:
+    """The ops that may be written where they are used: one user, same block, no write between.
 
-
-def _inline_candidates(ops: tuple[UOp, ...], uses: dict[UOp, int]) -> set[UOp]:
-    """The ops that may be written where they are used: one user, same block, no write between."""
-    user = {source: op for op in ops for source in _operands(op)}
+    `used` are the operands of each op, `uses` says how often a value is one.
+    """
+    user: dict[UOp, UOp] = {}
     epoch, block, position = 0, 0, {}
     blocks = [0]
-    for op in ops:
+    reads: set[UOp] = set()  # what reads memory where it is written
+    for op, sources in zip(ops, used, strict=True):
+        user.update(dict.fromkeys(sources, op))
         position[op] = (epoch, blocks[-1])
-        if op.op in (Ops.RANGE, Ops.IF):
-            block += 1
-            blocks.append(block)
-            if op.op is Ops.RANGE:
-                position[op] = (epoch, block)
-        elif op.op in (Ops.END, Ops.ENDIF) and len(blocks) > 1:
-            blocks.pop()
-        epoch += op.op in _FENCES
+        kind = op.op
+        if kind in _WRITTEN_BY_USERS:
+            if kind is Ops.LOAD or not reads.isdisjoint(op.src):
+                reads.add(op)
+        elif kind in _FENCES:
+            epoch += 1
+            if kind is Ops.RANGE or kind is Ops.IF:
+                block += 1
+                blocks.append(block)
+                if kind is Ops.RANGE:
+                    position[op] = (epoch - 1, block)
+            elif (kind is Ops.END or kind is Ops.ENDIF) and len(blocks) > 1:
+                blocks.pop()
     chosen: set[UOp] = set()
     place: dict[UOp, tuple[int, int]] = {}
-    reads: dict[UOp, bool] = {}
-    for op in ops:
-        reads[op] = op.op is Ops.LOAD or any(
-            reads.get(s, False) for s in op.src if s.op in _INLINABLE or s.op in _TRANSPARENT
-        )
     for op in reversed(ops):
-        if op.op in _TRANSPARENT:
+        kind = op.op
+        if kind in _TRANSPARENT:
             # Written by every user: it stands where its only user stands, or nowhere in particular.
             last = user.get(op) if uses.get(op) == 1 else None
             if last is not None:
                 place[op] = place.get(last, position[last])
             continue
-        if op.op not in _INLINABLE or uses.get(op) != 1:
+        if kind not in _INLINABLE or uses.get(op) != 1:
             continue
         last = user[op]
         if last.op is Ops.GEP or (last.op in _TRANSPARENT and last not in place):
             continue
         where = place.get(last, position[last])
         same_block = where[1] == position[op][1]
-        if same_block and (not reads[op] or where[0] == position[op][0]):
+        if same_block and (op not in reads or where[0] == position[op][0]):
             chosen.add(op)
             place[op] = where
     return chosen
@@ -197,17 +209,8 @@ def _inline_candidates(ops: tuple[UOp, ...], uses: dict[UOp, int]) -> set[UOp]:
 
 def _operands(op: UOp) -> tuple[UOp, ...]:
     """The sources whose text an op uses."""
-    match op.op:
-        case Ops.LOAD:
-            return op.src[1:]
-        case Ops.STORE:
-            return op.src[:2]
-        case Ops.IF | Ops.AFTER | Ops.BARRIER | Ops.RANGE:
-            return op.src[:1]
-        case Ops.END | Ops.GROUP | Ops.SINK | Ops.ENDIF:
-            return ()
-        case _:
-            return op.src
+    part = _OPERANDS.get(op.op)
+    return op.src if part is None else op.src[part]
 
 
 Template = Callable[[Any, Context, UOp], Expr]
@@ -273,24 +276,24 @@ class CLike(ABC):
         return self.assemble(ctx)
 
     def _visit(self, ctx: Context, op: UOp) -> None:
-        match op.op:
-            case Ops.CONST:
-                ctx.exprs[op] = self.constant(ctx, op.dtype, op.arg)
-            case Ops.END | Ops.ENDIF:
-                ctx.depth -= 1
-                ctx.emit("}")
-            case Ops.GROUP | Ops.SINK | Ops.INDEX | Ops.AFTER | Ops.POINTER_INDEX:
-                if op.op is Ops.AFTER and op.src[0] in ctx.exprs:
-                    ctx.exprs[op] = ctx.exprs[op.src[0]]
-            case _ if op.op in _INLINABLE or op.op in (Ops.VCONST, Ops.CUSTOM_I):
-                self._value(ctx, op)
-            case _:
-                self.statement(ctx, op)
+        kind = op.op
+        if kind in _VALUES:
+            self._value(ctx, op)
+        elif kind in _NO_TEXT:
+            if kind is Ops.AFTER and op.src[0] in ctx.exprs:
+                ctx.exprs[op] = ctx.exprs[op.src[0]]
+        elif kind is Ops.CONST:
+            ctx.exprs[op] = self.constant(ctx, op.dtype, op.arg)
+        elif kind is Ops.END or kind is Ops.ENDIF:
+            ctx.depth -= 1
+            ctx.emit("}")
+        else:
+            self.statement(ctx, op)
 
     def _value(self, ctx: Context, op: UOp) -> None:
         expr = self.expression(ctx, op)
-        short = len(expr.text) <= LONGEST_INLINE
-        if op.op is Ops.VCONST or self.always_inline(op) or (op in ctx.inline and short):
+        short = op in ctx.inline and len(expr.text) <= LONGEST_INLINE
+        if short or op.op is Ops.VCONST or self.always_inline(op):
             ctx.exprs[op] = expr
             return
         name = ctx.fresh("x" if op.op is Ops.LOAD else "v")
@@ -304,10 +307,10 @@ class CLike(ABC):
 
     def always_inline(self, node: UOp) -> bool:
         """Whether every user writes this value again: it is as short as its name."""
+        if node.op is Ops.GEP:
+            return len(node.arg) == 1
         constant = splat_value(node)
-        return (constant is not None and constant.op is Ops.CONST) or (
-            node.op is Ops.GEP and len(node.arg) == 1
-        )
+        return constant is not None and constant.op is Ops.CONST
 
     def expr(self, ctx: Context, node: UOp) -> Expr:
         """The text of a value that was visited before."""
@@ -318,7 +321,12 @@ class CLike(ABC):
         """`a symbol b` with the parentheses it needs."""
         if level is Level.OTHER:
             return Expr(f"{a.at(Level.UNARY)} {symbol} {b.at(Level.UNARY)}", level)
-        return Expr(f"{a.at(level)} {symbol} {b.at(Level(level + 1))}", level)
+        return Expr(f"{a.at(level)} {symbol} {b.at(_TIGHTER[level])}", level)
+
+
+_TIGHTER: dict[Level, Level] = {
+    level: Level(level + 1) for level in Level if level is not Level.ATOM
+}
 
 
 def is_register(pointer: UOp) -> bool:

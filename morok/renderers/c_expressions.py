@@ -53,12 +53,14 @@ class CExpressions(CLike):
         positions, else as `held` says."""
         out: dict[UOp, DType] = {}
         for node in ops:
-            if node.dtype.kind == "b" and node.dtype.count > 1:
-                out[node] = mask_dtype(self._mask_bits(node, out), node.dtype.count)
-            elif _is_position(node, out):
+            dtype = node.dtype
+            kind = dtype.kind
+            if kind == "b" and dtype.count > 1:
+                out[node] = mask_dtype(self._mask_bits(node, out), dtype.count)
+            elif dtype is dtypes.int32 and _is_position(node, out):
                 out[node] = dtypes.int64
-            elif node.dtype.kind not in "vp":
-                out[node] = held(node.dtype)
+            elif kind != "v" and kind != "p":
+                out[node] = held(dtype)
         return out
 
     def _mask_bits(self, node: UOp, known: dict[UOp, DType]) -> int:
@@ -176,7 +178,7 @@ class CExpressions(CLike):
         method = _EXPRESSIONS.get(node.op)
         if method is None or (node.op is Ops.MULACC and Ops.MULACC not in self.capability.ops):
             return ctx.fail(f"C has no {node.op.name}", node)
-        if node.dtype.scalar in FLOAT_STORAGE and node.op in GroupOp.ALU - {Ops.WHERE}:
+        if node.dtype.scalar in FLOAT_STORAGE and node.op in _ARITHMETIC:
             return ctx.fail(f"C has no arithmetic on {node.dtype.scalar}", node)
         return method(self, ctx, node)
 
@@ -412,6 +414,9 @@ class CExpressions(CLike):
         return parts[0][0]
 
 
+_ARITHMETIC = GroupOp.ALU - {Ops.WHERE}
+
+
 def _bits_of_one(dtype: DType) -> int:
     return 0x3F800000 if dtype.bits == 32 else 0x3FF0000000000000
 
@@ -447,10 +452,8 @@ _POSITION_OPS = frozenset({Ops.ADD, Ops.SUB, Ops.MUL, Ops.IDIV, Ops.MOD, Ops.SHL
 
 
 def _is_position(node: UOp, known: dict[UOp, DType]) -> bool:
-    """Whether an int32 may be held in 64 bits: a position computed from loop counters that
+    """Whether an int32 node may be held in 64 bits: a position computed from loop counters that
     provably never wraps. On a 64-bit machine that saves a sign extension at every access."""
-    if node.dtype is not dtypes.int32:
-        return False
     if node.op in (Ops.RANGE, Ops.DEFINE_VAR):
         return True
     low, high = node.vmin, node.vmax
