@@ -1,0 +1,98 @@
+"""Training for long: nothing grows, and after the second step nothing is lowered or compiled."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import morok as mk
+from morok import _core, engine
+from morok.tensor import base
+
+STEPS = 500
+WARM_UP = 50
+"""Steps after which what a process fills once (free lists, the pool, tables) is full."""
+SLACK = 1 << 18
+"""RSS may grow by this much in the steps after: some 600 bytes a step, less than three forgotten
+nodes (208 bytes) where a step builds hundreds. Pages that malloc takes and gives back are a few of
+it."""
+
+Step = Callable[[np.ndarray, np.ndarray], mk.Tensor]
+
+
+def mlp() -> Step:
+    layers = [mk.nn.Linear(64, 32), mk.nn.Linear(32, 10)]
+    optimizer = mk.optim.Adam(mk.nn.state.get_parameters(layers), lr=1e-3)
+
+    def step(images: np.ndarray, labels: np.ndarray) -> mk.Tensor:
+        optimizer.zero_grad()
+        hidden = layers[0](mk.Tensor(images).flatten(1)).relu()
+        loss = layers[1](hidden).cross_entropy(mk.Tensor(labels))
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def cnn() -> Step:
+    conv, linear = mk.nn.Conv2d(1, 4, 3, padding=1), mk.nn.Linear(64, 10)
+    optimizer = mk.optim.SGD(mk.nn.state.get_parameters([conv, linear]), lr=0.02, momentum=0.9)
+
+    def step(images: np.ndarray, labels: np.ndarray) -> mk.Tensor:
+        optimizer.zero_grad()
+        hidden = conv(mk.Tensor(images)).relu().max_pool2d(2).flatten(1)
+        loss = linear(hidden).cross_entropy(mk.Tensor(labels))
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def living() -> dict[str, int]:
+    gc.collect()
+    memory = _core.memory_stats()
+    return {
+        "nodes": _core.node_stats()["live"],
+        "arguments": _core.node_stats()["arguments"],
+        "buffers": memory["live_buffers"],
+        "bytes": memory["live_bytes"],
+        "external": memory["external_buffers"],
+        "pooled": memory["pooled_bytes"],
+        "tensors": len(base.all_tensors()),
+    }
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
+@pytest.mark.parametrize("make", [mlp, cnn])
+def test_nothing_grows(make: Callable[[], Step], rng: np.random.Generator) -> None:
+    mk.manual_seed(0)
+    step = make()
+    images = rng.uniform(0, 1, (8, 16, 1, 8, 8)).astype(np.float32)
+    labels = rng.integers(0, 10, (8, 16)).astype(np.int32)
+    losses = []
+    compiled, at_warm_up, resident_then = None, {}, 0
+    for i in range(STEPS):
+        losses.append(step(images[i % 8], labels[i % 8]).item())
+        now = (engine.stats.lowered, engine.stats.lower_seconds, engine.stats.compile_seconds)
+        if i == 1:
+            compiled = now
+        elif i > 1:
+            assert now == compiled, f"step {i} lowered or compiled something"
+        if i == WARM_UP:
+            at_warm_up, resident_then = living(), resident()
+    at_end, grown = living(), resident() - resident_then
+    assert at_end == at_warm_up
+    assert grown < SLACK, f"{grown / 1024:.0f} KB more after {STEPS - WARM_UP} steps"
+    assert np.mean(losses[-8:]) < np.mean(losses[:8]) - 0.1, "it does not train"
