@@ -97,21 +97,29 @@ cdef tuple _PARAMETERS = ("op", "dtype", "src", "arg")
 
 
 cdef object _with_names(PyObject *const *args, Py_ssize_t n, tuple names):
-    """The call with keywords, or a wrong number of arguments."""
-    cdef list given = [None, None, (), None]
-    cdef Py_ssize_t i
+    """The call with keywords, or with a wrong number of arguments."""
+    cdef PyObject *given[4]
+    cdef Py_ssize_t i, place
     if n > 4:
         raise TypeError(f"UOp() takes op, dtype, src and arg, got {n} positional arguments")
-    for i in range(n):
-        given[i] = <object>args[i]
-    for i, name in enumerate(names):
-        if name not in _PARAMETERS[n:]:
-            raise TypeError(f"UOp() got an unexpected or repeated argument {name!r}")
-        given[_PARAMETERS.index(name)] = <object>args[n + i]
+    for i in range(4):
+        given[i] = args[i] if i < n else NULL
+    for i in range(len(names)):
+        place = 0
+        while place < 4 and names[i] != _PARAMETERS[place]:
+            place += 1
+        if place == 4 or given[place] != NULL:
+            raise TypeError(f"UOp() got an unexpected or repeated argument {names[i]!r}")
+        given[place] = args[n + i]
     for i in range(2):
-        if n <= i and _PARAMETERS[i] not in names:
+        if given[i] == NULL:
             raise TypeError(f"UOp() needs the argument {_PARAMETERS[i]!r}")
-    return _make(given[0], <PyObject *>given[1], given[2], given[3])
+    return _make(
+        <object>given[0],
+        given[1],
+        <object>given[2] if given[2] != NULL else (),
+        <object>given[3] if given[3] != NULL else None,
+    )
 
 
 cdef object _vectorcall(object cls, PyObject *const *args, size_t nargsf, PyObject *kwnames):

@@ -37,9 +37,8 @@ cdef OpInfo OPS[128]  # by op number
 cdef DTypeInfo *DTYPES  # by DType.id
 
 # op numbers that the core itself needs; set when the op table registers them
-cdef uint16_t OP_CONST, OP_RANGE, OP_ADD, OP_SUB, OP_MUL, OP_NEG, OP_FLOORDIV, OP_FLOORMOD, OP_WHERE
-cdef uint16_t OP_VECTORIZE, OP_VCONST, OP_GEP, OP_CAST, OP_DEFINE_VAR, OP_DEVICE, OP_INDEX, OP_AFTER
-cdef uint16_t OP_SHL
+cdef uint16_t OP_ADD, OP_AFTER, OP_CONST, OP_DEVICE, OP_MUL, OP_NEG, OP_RANGE, OP_SHL, OP_SUB
+cdef uint16_t OP_VCONST, OP_VECTORIZE, OP_WHERE
 # ids of dtypes that the core itself needs
 cdef uint16_t DT_BOOL, DT_INDEX, DT_VOID
 

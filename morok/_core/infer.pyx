@@ -79,13 +79,23 @@ _BOUNDS_KINDS = (
 )
 
 
+cdef uint16_t OP_ALLREDUCE = 0, OP_COPY = 0
+_NEEDED_OPS = (
+    "ADD", "AFTER", "ALLREDUCE", "CONST", "COPY", "DEVICE", "MUL", "NEG", "RANGE", "SHL", "SUB",
+    "VCONST", "VECTORIZE", "WHERE",
+)
+cdef uint16_t *_NUMBERS[14]  # where their numbers stand
+_NUMBERS[:] = [
+    &OP_ADD, &OP_AFTER, &OP_ALLREDUCE, &OP_CONST, &OP_COPY, &OP_DEVICE, &OP_MUL, &OP_NEG,
+    &OP_RANGE, &OP_SHL, &OP_SUB, &OP_VCONST, &OP_VECTORIZE, &OP_WHERE,
+]
+
 DTYPES = <DTypeInfo *>calloc(MAX_DTYPES, sizeof(DTypeInfo))
 if DTYPES == NULL:
     raise MemoryError()
 
 cdef Table _dtype_infos  # rows of DTYPES, by the identity of the DType
 table_init(&_dtype_infos, 256)
-cdef uint16_t OP_COPY = 0, OP_ALLREDUCE = 0
 cdef tuple EMPTY_SHAPE = ()
 
 
@@ -95,54 +105,6 @@ cdef int _seed(str text, uint64_t *a, uint64_t *b) except -1:
     cdef bytes digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
     memcpy(a, <const char *>digest, 8)
     memcpy(b, <const char *>digest + 8, 8)
-    return 0
-
-
-cdef int _remember(str name, uint16_t i) except -1:
-    """Note the number of an op that the core itself needs."""
-    global OP_CONST, OP_RANGE, OP_ADD, OP_SUB, OP_MUL, OP_NEG, OP_FLOORDIV, OP_FLOORMOD, OP_WHERE
-    global OP_VECTORIZE, OP_VCONST, OP_GEP, OP_CAST, OP_DEFINE_VAR, OP_DEVICE, OP_INDEX, OP_AFTER
-    global OP_SHL, OP_COPY, OP_ALLREDUCE
-    if name == "CONST":
-        OP_CONST = i
-    elif name == "RANGE":
-        OP_RANGE = i
-    elif name == "ADD":
-        OP_ADD = i
-    elif name == "SUB":
-        OP_SUB = i
-    elif name == "MUL":
-        OP_MUL = i
-    elif name == "NEG":
-        OP_NEG = i
-    elif name == "FLOORDIV":
-        OP_FLOORDIV = i
-    elif name == "FLOORMOD":
-        OP_FLOORMOD = i
-    elif name == "WHERE":
-        OP_WHERE = i
-    elif name == "VECTORIZE":
-        OP_VECTORIZE = i
-    elif name == "VCONST":
-        OP_VCONST = i
-    elif name == "GEP":
-        OP_GEP = i
-    elif name == "CAST":
-        OP_CAST = i
-    elif name == "DEFINE_VAR":
-        OP_DEFINE_VAR = i
-    elif name == "DEVICE":
-        OP_DEVICE = i
-    elif name == "INDEX":
-        OP_INDEX = i
-    elif name == "AFTER":
-        OP_AFTER = i
-    elif name == "SHL":
-        OP_SHL = i
-    elif name == "COPY":
-        OP_COPY = i
-    elif name == "ALLREDUCE":
-        OP_ALLREDUCE = i
     return 0
 
 
@@ -163,7 +125,8 @@ def register_op(int i, member, str dtype_kind, str shape_kind, str bounds_kind, 
     info.inherits_ended = inherits_ended
     info.commutative = commutative
     _seed("op:" + name, &info.seed0, &info.seed1)
-    _remember(name, i)
+    if name in _NEEDED_OPS:
+        _NUMBERS[_NEEDED_OPS.index(name)][0] = i
     Py_INCREF(member)
     info.member = <PyObject *>member
     info.known = True

@@ -48,8 +48,7 @@ class Node:
 
     @property
     def open_ranges(self) -> tuple[Any, ...]:
-        """The RANGEs that the value depends on and nothing below has ended, in loop order: by axis
-        number, then by content."""
+        """The RANGEs that the value depends on and nothing below has ended, in loop order."""
 
     @property
     def ended_ranges(self) -> tuple[Any, ...]:

@@ -236,8 +236,7 @@ cdef class Node:
 
     @property
     def open_ranges(self):
-        """The RANGEs that the value depends on and nothing below has ended, in loop order: by axis
-        number, then by content."""
+        """The RANGEs that the value depends on and nothing below has ended, in loop order."""
         return _open_ranges(&self.n)
 
     @property
