@@ -79,14 +79,26 @@ def _condition(node: UOp, user: UOp, owner: dict[UOp, UOp]) -> UOp | None:
     return inherited if inherited is not None and node.open_ranges == user.open_ranges else None
 
 
-def _rebuilt(order: list[UOp], taken: set[UOp]) -> UOp:
-    """The graph with the WHEREs `taken` made within IFs, those of one condition together where
-    none waits for another."""
-    number = 1 + max((n.arg[1] for n in order if n.op is Ops.DEFINE_REG), default=-1)
+def _groups(order: list[UOp], taken: set[UOp]) -> dict[UOp, list[UOp]]:
+    """Which WHEREs share an IF with each: those of one condition with equally many taken ones one
+    below another under them. So no member of a group waits for its own group."""
+    below: dict[UOp, int] = {}
+    shared: dict[tuple[UOp, int], list[UOp]] = {}
     groups: dict[UOp, list[UOp]] = {}
     for node in order:
+        depth = max((below[source] for source in node.src), default=0)
         if node in taken:
-            groups.setdefault(node.src[0], []).append(node)
+            groups[node] = shared.setdefault((node.src[0], depth), [])
+            groups[node].append(node)
+            depth += 1
+        below[node] = depth
+    return groups
+
+
+def _rebuilt(order: list[UOp], taken: set[UOp]) -> UOp:
+    """The graph with the WHEREs `taken` made within IFs, a group in one."""
+    number = 1 + max((n.arg[1] for n in order if n.op is Ops.DEFINE_REG), default=-1)
+    groups = _groups(order, taken)
     new: dict[UOp, UOp] = {}
     stack = [order[-1]]
     while stack:
@@ -94,17 +106,13 @@ def _rebuilt(order: list[UOp], taken: set[UOp]) -> UOp:
         if node in new:
             stack.pop()
             continue
-        missing = [s for s in node.src if s not in new]
+        group = groups.get(node, [node])
+        missing = [s for member in group for s in member.src if s not in new]
         if missing:
             stack += reversed(missing)
             continue
         stack.pop()
         if node in taken:
-            # One IF for all whose sources exist by now. A member that lies above this one, or waits
-            # for another group, gets an IF of its own later.
-            group = [
-                m for m in groups[node.src[0]] if m not in new and all(s in new for s in m.src)
-            ]
             values = [tuple([new[s] for s in member.src]) for member in group]
             for member, value in zip(group, _branch(values, number), strict=True):
                 new[member] = value

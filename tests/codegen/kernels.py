@@ -203,8 +203,8 @@ def gather(m: int, n: int) -> Kernel:
     out, table, values = k.param(m * n), k.param(7 * n), k.param(7)
     rows = k.param(m, dtypes.int32, np.arange(m, dtype=np.int32) * 3 % 7)
     picks = k.param(n, dtypes.int32, np.arange(n, dtype=np.int32) * 5 % 7)
-    first = table.at(rows.at(i).cast(dtypes.index) * n + j)
-    second = values.at(picks.at(j).cast(dtypes.index))
+    row, pick = (ids.cast(dtypes.index).maximum(0).minimum(6) for ids in (rows.at(i), picks.at(j)))
+    first, second = table.at(row * n + j), values.at(pick)
     return k.kernel(out.at(i * n + j).store(first + second, i, j))
 
 

@@ -247,6 +247,7 @@ def test_interruption_leaves_no_process_and_no_file(real, tmp_path):
         "from morok.runtime import CCompiler, DiskCache\n"
         f"marker = pathlib.Path({str(marker)!r})\n"
         f"compiler = CCompiler([{sleepy!r}], cache=DiskCache('/nonexistent', 0))\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job ignores it
         "def interrupt():\n"
         "    while not (marker.exists() and marker.read_text()): time.sleep(0.01)\n"
         "    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)\n"
