@@ -36,34 +36,34 @@ def unshare_ranges(sink: UOp) -> UOp:
     scope (equal open ranges) and none needs another's result. Every other REDUCE over a range that
     is taken gets fresh ranges, so that afterwards one RANGE is one loop.
     """
-    bound = [rng for node in toposort(sink) if node.op is Ops.REDUCE for rng in node.ended_ranges]
+    order = toposort(sink)
+    bound = [rng for node in order if node.op is Ops.REDUCE for rng in node.ended_ranges]
     if len(set(bound)) == len(bound):
         return sink
     depth: dict[UOp, int] = {}
+    for node in order:
+        below = max(map(depth.__getitem__, node.src), default=0)
+        depth[node] = below + 1 if node.op is Ops.REDUCE else below
     owner: dict[UOp, _LoopKey] = {}
     fresh: dict[_LoopKey, tuple[UOp, ...]] = {}
-    new: dict[UOp, UOp] = {}
-    number: int | None = None
-    for node in toposort(sink):
-        depth[node] = max([depth[s] for s in node.src], default=0) + (node.op is Ops.REDUCE)
-        copy = UOp(node.op, node.dtype, tuple([new[s] for s in node.src]), node.arg)
-        new[node] = copy
-        if node.op is not Ops.REDUCE:
-            continue
+    number = next_number(sink)
+
+    def unshare(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        nonlocal number
         ranges = node.ended_ranges
         key = (ranges, node.open_ranges, depth[node])
         if all(owner.setdefault(rng, key) == key for rng in ranges):
-            continue
+            return UOp(node.op, node.dtype, src, node.arg)
         if key not in fresh:
-            number = next_number(sink) if number is None else number
             fresh[key] = tuple(
                 make_range(range_end(rng), number + i, rng.arg[1]) for i, rng in enumerate(ranges)
             )
             number += len(ranges)
         renamed = dict(zip(ranges, fresh[key], strict=True))
-        value = substitute_open(copy.src[:1], renamed)[0]
-        new[node] = UOp(node.op, node.dtype, (value, *fresh[key]), node.arg)
-    return new[sink]
+        value = substitute_open(src[:1], renamed)[0]
+        return UOp(node.op, node.dtype, (value, *fresh[key]), node.arg)
+
+    return rebuild(sink, {Ops.REDUCE: unshare})
 
 
 _LoopKey = tuple[tuple[UOp, ...], tuple[UOp, ...], int]

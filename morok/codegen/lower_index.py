@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from morok._core import toposort
+from morok._core import rebuild, toposort
 from morok.codegen.expander import pm_move_where_on_load
 from morok.codegen.lanes import splat
 from morok.dtype import DType, dtypes
@@ -29,29 +29,43 @@ def lower_index_dtype(sink: UOp) -> UOp:
     where c is false is gated by c. InvalidGraphError when Invalid is left anywhere else.
     """
     sink = graph_rewrite(sink, pm_move_where_on_load, name="invalid positions")
-    new: dict[UOp, UOp] = {}
-    for node in toposort(sink):
-        src = [new[source] for source in node.src]
-        if node.dtype.scalar is dtypes.index:
-            new[node] = _lowered(node, src)
-        elif node.op in GroupOp.Comparison and node.src[0].dtype.scalar is dtypes.index:
-            new[node] = UOp(node.op, node.dtype, tuple(_alike(src)), node.arg)
-        elif node.op is Ops.CAST and src[0].dtype is node.dtype:
-            new[node] = src[0]
-        elif node.op is Ops.LOAD:
-            new[node] = _load(node, src)
-        else:
-            new[node] = UOp(node.op, node.dtype, tuple(src), node.arg)
-    return new[sink]
+    ops = {node.op for node in toposort(sink) if node.dtype.kind == "x"}
+    visit = {
+        **dict.fromkeys(GroupOp.Comparison, _comparison),
+        Ops.CAST: _cast_node,
+        Ops.LOAD: _load,
+    }
+    done: UOp = rebuild(sink, {**visit, **dict.fromkeys(ops, _any_op)})
+    return done
 
 
-def _load(node: UOp, src: list[UOp]) -> UOp:
+def _any_op(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    """An op that index arithmetic uses, of whatever dtype it is here."""
+    if node.dtype.kind == "x":
+        return _lowered(node, list(src))
+    if node.op is Ops.CAST:
+        return _cast_node(node, src)
+    return UOp(node.op, node.dtype, src, node.arg)
+
+
+def _comparison(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    if node.src[0].dtype.kind == "x":
+        src = tuple(_alike(list(src)))
+    return UOp(node.op, node.dtype, src, node.arg)
+
+
+def _cast_node(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    same = src[0].dtype is node.dtype
+    return src[0] if same else UOp(node.op, node.dtype, src, node.arg)
+
+
+def _load(node: UOp, src: tuple[UOp, ...]) -> UOp:
     """The LOAD with an alternative exactly when its INDEX has a gate."""
     if not src[1].arg:
         src = src[:2]
     elif len(src) == 2:
-        src = [*src, splat(UOp.const(node.dtype.scalar, 0), node.dtype.count)]
-    return UOp(node.op, node.dtype, tuple(src))
+        src = (*src, splat(UOp.const(node.dtype.scalar, 0), node.dtype.count))
+    return UOp(node.op, node.dtype, src)
 
 
 def _width(node: UOp) -> DType:
