@@ -362,6 +362,8 @@ def rebuild(root, dict visit):
         functions[op] = NULL
     for member, function in visit.items():
         op = member
+        if not 0 <= op < 128:
+            raise ValueError(f"unknown op {member}")
         functions[op] = <PyObject *>function
         done.keep.append(function)
         if op < 64:

@@ -75,3 +75,9 @@ def test_region_stops_where_the_range_is_closed() -> None:
     assert region(total, x) == []
     assert region(outer, x) == [x, z + x, (z + x).cast(dtypes.float32), outer]
     assert region([z, z + x], z) == [z, z + x]
+
+
+def test_an_op_that_does_not_exist_is_refused() -> None:
+    for number in (-1, 128, 10**6):
+        with pytest.raises(ValueError, match="unknown op"):
+            rebuild(UOp.const(dtypes.index, 1), {number: lambda node, src: node})
