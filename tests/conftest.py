@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import zlib
 from collections.abc import Iterator
 
@@ -11,6 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from morok import config
+
+# PyTorch's worker threads wait actively: beside other work two of them are far slower than one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile(
     "morok",
