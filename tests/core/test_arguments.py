@@ -74,8 +74,9 @@ def test_equal_arguments_are_one_node() -> None:
 
 
 def test_classes_of_one_name_are_told_apart() -> None:
-    one = make_dataclass("Same", ["x"], frozen=True, namespace={"__module__": "one"})
-    two = make_dataclass("Same", ["x"], frozen=True, namespace={"__module__": "two"})
+    one = make_dataclass("Same", ["x"], frozen=True)
+    two = make_dataclass("Same", ["x"], frozen=True)
+    one.__module__, two.__module__ = "one", "two"
     assert const(one(1)) is const(one(1))
     assert const(one(1)) is not const(two(1))
 
