@@ -16,7 +16,7 @@ from typing import NoReturn, Self
 from weakref import ref
 
 from morok.config import get as config_get
-from morok.dtype import DType, promote
+from morok.dtype import DType, dtypes, max_value, min_value, promote
 from morok.errors import AxisError, DTypeError, MorokError, ShapeError
 from morok.ir import Ops, UOp
 from morok.tensor import nodes
@@ -70,6 +70,10 @@ class Base:
         _living.add(ref(self, _forget))
 
     __hash__ = object.__hash__
+
+    def _same(self) -> Self:
+        """This value as a tensor of its own: what is written to one is not seen by the other."""
+        return self._wrap(self.uop, self._rg)
 
     @property
     def shape(self) -> Shape:
@@ -263,6 +267,23 @@ def broadcast_shapes(method: str, *shapes: Shape) -> Shape:
 @lru_cache(maxsize=512)
 def _common(args: tuple[DType, ...], weak: tuple[type, ...], floats: str, ints: str) -> DType:
     return promote(*args, weak=weak)
+
+
+def weak_dtype(method: str, *values: Number) -> DType:
+    """The dtype of Python scalars among themselves: a default one, int64 where an int needs it.
+
+    DTypeError naming `method` for an int beyond that.
+    """
+    dtype = common_dtype(method, weak=tuple(map(type, values)))
+    if dtype.kind not in "iu" or all(_holds(dtype, value) for value in values):
+        return dtype
+    if not all(_holds(dtypes.int64, value) for value in values):
+        fail(DTypeError, f"{method}: {max(values, key=abs)} does not fit in {dtypes.int64}")
+    return dtypes.int64
+
+
+def _holds(dtype: DType, value: Number) -> bool:
+    return min_value(dtype) <= value <= max_value(dtype)
 
 
 def common_dtype(method: str, *args: DType, weak: tuple[type, ...] = ()) -> DType:

@@ -26,7 +26,7 @@ class Casting(Elementwise):
         """Converted to `dtype`: floats to ints truncate and saturate (NaN is 0), ints wrap, and
         anything but zero is True."""
         if self.dtype is dtype:
-            return self
+            return self._same()
         if not isinstance(dtype, DType) or dtype not in dtypes.all:
             fail(DTypeError, f"cast: {dtype!r} is no dtype of a tensor")
         stamp()

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-from morok.dtype import DType, Scalar, default_float, default_int, dtypes
+from morok.dtype import DType, Scalar, acc_dtype, default_float, dtypes, max_value
 from morok.errors import DTypeError, ShapeError
 from morok.ir import Ops, UOp
 from morok.tensor import nodes
-from morok.tensor.base import Number, common_dtype, fail, make_leaf, unique_leaf
+from morok.tensor.base import Number, fail, make_leaf, unique_leaf, weak_dtype
 from morok.tensor.indexing import Indexing
 from morok.tensor.nodes import Shape
 from morok.tensor.provenance import stamp
@@ -53,7 +53,7 @@ class Creation(Indexing):
     ) -> Self:
         """`fill_value` everywhere, in its default dtype if none is given."""
         stamp()
-        dtype = dtype or common_dtype("full", weak=(type(fill_value),))
+        dtype = dtype or weak_dtype("full", fill_value)
         return cls._created(nodes.full(dims_of((shape,)), dtype, fill_value), requires_grad)
 
     @classmethod
@@ -102,15 +102,19 @@ class Creation(Indexing):
         stamp()
         whole = all(isinstance(each, int) for each in (start, stop, step))
         length = max(0, -((start - stop) // step) if whole else math.ceil((stop - start) / step))
-        own = default_int() if whole else default_float()
-        dtype = dtype or own
-        work = dtype if dtype.kind in "iuf" else own
+        if whole:
+            # Whole numbers are counted exactly and rounded once, whatever they are to become.
+            last = start + max(length - 1, 0) * step
+            given = dtype is not None and dtype.kind in "iu"
+            work = dtype if given else weak_dtype("arange", start, last)
+        else:
+            work = acc_dtype(dtype) if dtype and dtype.kind == "f" else default_float()
         out = nodes.iota(int(length), work)
         if step != 1:
             out = nodes.alu(Ops.MUL, out, nodes.const(work, step))
         if start != 0:
             out = nodes.alu(Ops.ADD, out, nodes.const(work, start))
-        return cls._wrap(nodes.cast(out, dtype))
+        return cls._wrap(nodes.cast(out, dtype or work))
 
     @classmethod
     def linspace(
@@ -139,11 +143,11 @@ class Creation(Indexing):
 
     def tril(self, diagonal: int = 0) -> Self:
         """Zero above a diagonal of the last two dims."""
-        return self._triangle("tril", diagonal).where(self, 0)
+        return self._triangle("tril", diagonal).where(self, self.scalar_like(0))
 
     def triu(self, diagonal: int = 0) -> Self:
         """Zero below a diagonal of the last two dims."""
-        return self._triangle("triu", diagonal - 1).where(0, self)
+        return self._triangle("triu", diagonal - 1).where(self.scalar_like(0), self)
 
     def one_hot(self, num_classes: int) -> Self:
         """A new last dim of length `num_classes`: 1 at the place each int names (int32)."""
@@ -158,8 +162,10 @@ class Creation(Indexing):
         dim = rank if dim is None else dim
         at = self.unsqueeze(dim)
         shape = tuple(num_classes if i == dim else 1 for i in range(rank + 1))
-        classes = nodes.reshape(nodes.iota(num_classes, self.dtype), shape)
-        return at == self._wrap(classes)
+        # Counted in a dtype that holds every class: in a narrow one the numbers would come again.
+        narrow = num_classes - 1 > max_value(self.dtype)
+        classes = nodes.iota(num_classes, dtypes.int64 if narrow else self.dtype)
+        return at == self._wrap(nodes.reshape(classes, shape))
 
     def scalar_like(self, value: Scalar) -> Self:
         """A 0-d constant of this dtype."""

@@ -14,7 +14,7 @@ from morok.dtype import DType, Scalar, default_float, dtypes, max_value, min_val
 from morok.errors import ConfigError, DTypeError, ShapeError
 from morok.ir import Ops, UOp
 from morok.tensor import nodes
-from morok.tensor.base import Number, broadcast_shapes, common_dtype, fail
+from morok.tensor.base import Number, broadcast_shapes, common_dtype, fail, weak_dtype
 from morok.tensor.movement import Movement
 from morok.tensor.nodes import const
 from morok.tensor.provenance import stamp
@@ -155,7 +155,8 @@ class Elementwise(Movement):
         """Powers; small whole and half exponents are products, roots and reciprocals (PyTorch)."""
         if type(other) in _SCALARS:
             special = _POWERS.get(float(other))
-            if special is not None and (self.dtype.kind == "f" or other in (1, 2, 3)):
+            whole = self.dtype.kind in "iu" and type(other) is int and other in (1, 2, 3)
+            if special is not None and (whole or self.dtype.kind == "f"):
                 result: Self = special(self)
                 return result
         return self._binary(Ops.POW, "pow", other)
@@ -203,10 +204,10 @@ class Elementwise(Movement):
         return self._unary(Ops.NEG, floats=False)
 
     def __pos__(self) -> Self:
-        return self
+        return self._same()
 
     def __abs__(self) -> Self:
-        return self if self.dtype.kind in "bu" else self._unary(Ops.ABS, floats=False)
+        return self._same() if self.dtype.kind in "bu" else self._unary(Ops.ABS, floats=False)
 
     def add(self, other: Any, alpha: Number = 1) -> Self:
         return self._binary(Ops.ADD, "add", other if alpha == 1 else other * alpha)
@@ -305,7 +306,7 @@ class Elementwise(Movement):
         elif isinstance(y, Elementwise):
             b, a, rg = y._meet("where", x)
         else:
-            dtype, rg = common_dtype("where", weak=(type(x), type(y))), False
+            dtype, rg = weak_dtype("where", x, y), False
             a, b = const(dtype, x), const(dtype, y)
         shapes = [u.shape for u in (condition, a, b) if u.shape]
         if len(set(shapes)) > 1:
@@ -376,10 +377,10 @@ class Elementwise(Movement):
 
     def sign(self) -> Self:
         """-1, 0 or 1; NaN stays NaN."""
-        return self if self.dtype.kind == "b" else self._unary(Ops.SIGN, floats=False)
+        return self._same() if self.dtype.kind == "b" else self._unary(Ops.SIGN, floats=False)
 
     def _rounded(self, op: Ops) -> Self:
-        return self._unary(op) if self.dtype.kind == "f" else self
+        return self._unary(op) if self.dtype.kind == "f" else self._same()
 
     def floor(self) -> Self:
         return self._rounded(Ops.FLOOR)
@@ -404,7 +405,7 @@ _POWERS: dict[float, Callable[[Any], Any]] = {
     -0.5: lambda x: x.sqrt().reciprocal(),
     0.0: _constant(1),
     0.5: lambda x: x.sqrt(),
-    1.0: lambda x: x,
+    1.0: lambda x: x._same(),
     2.0: lambda x: x * x,
     3.0: lambda x: x * x * x,
     4.0: lambda x: (x * x) * (x * x),

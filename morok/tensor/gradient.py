@@ -83,9 +83,15 @@ def _met(grad: UOp, node: UOp, source: UOp) -> UOp:
     shape = shape_of(node)
     if source.shape == () and shape != ():
         if grad.shape == ():
-            return _times(grad, const(grad.dtype, size_of(node)))
+            return _repeated(grad, size_of(node))
         return nodes.total(grad, range(len(shape)))
     return grad
+
+
+def _repeated(grad: UOp, count: int) -> UOp:
+    """The sum of `count` times the same; halves cannot hold large counts."""
+    work = acc_dtype(grad.dtype)
+    return nodes.cast(_times(nodes.cast(grad, work), const(work, count)), grad.dtype)
 
 
 def _one(u: UOp) -> bool:
@@ -226,8 +232,7 @@ def _expand(grad: UOp, node: UOp) -> UOp:
     before, after = shape_of(source), shape_of(node)
     axes = tuple(i for i, n in enumerate(before) if n != after[i])
     if grad.shape == ():
-        count = math.prod(after[i] for i in axes)
-        return _times(grad, const(grad.dtype, count))
+        return _repeated(grad, math.prod(after[i] for i in axes))
     return nodes.reshape(nodes.total(grad, axes), before)
 
 

@@ -43,7 +43,7 @@ class Movement(Base):
         wanted = _ints(shape)
         own = self.shape
         if wanted == own:
-            return self
+            return self._same()
         if -1 in wanted or prod(wanted) != prod(own) or any(n < 0 for n in wanted):
             wanted = self._filled_in(wanted)
         stamp()
@@ -158,7 +158,7 @@ class Movement(Base):
         amounts = (shifts,) if isinstance(shifts, int) else tuple(shifts)
         if len(axes) != len(amounts):
             fail(AxisError, f"roll: {len(amounts)} shifts for {len(axes)} axes")
-        out = self
+        out = self._same()
         for axis, amount in zip(axes, amounts, strict=True):
             length = self.shape[axis]
             cut = length - amount % length if length else 0
@@ -230,7 +230,7 @@ class Movement(Base):
             pairs = [(max(before, 0), max(after, 0)) for before, after in pairs]
             return self.shrink(cuts).pad(pairs, value=value)
         if not any(map(any, pairs)):
-            return self
+            return self._same()
         stamp()
         begins, ends = zip(*pairs, strict=True)
         out = nodes.pad(self.uop, begins, ends)

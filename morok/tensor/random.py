@@ -200,7 +200,7 @@ class Random(Loss):
         if not 0 <= p <= 1:
             fail(ShapeError, f"dropout: {p} is no probability")
         if not training or p == 0:
-            return self
+            return self._same()
         if p == 1:
             return self * 0.0
         return (self.rand(self.shape, dtype=dtypes.float32) < p).where(0.0, self / (1.0 - p))

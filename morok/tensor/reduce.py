@@ -150,6 +150,11 @@ class Reduce(Casting):
         """The p-norm; `math.inf` and `-math.inf` give the extremes, 0 counts what is not zero. The
         gradient of the 2-norm at 0 is 0."""
         dim, keep = dim if axis is None else axis, keepdim or keepdims
+        start = self._floating()
+        # Powers of halves that overflow may have a root that does not.
+        return start.cast(acc_dtype(start.dtype))._norm(p, dim, keep).cast(start.dtype)
+
+    def _norm(self, p: float, dim: Dims, keep: bool) -> Self:
         if p == 2:
             return (self * self).sum(dim, keep)._root()
         if p == math.inf:
@@ -301,7 +306,7 @@ class Reduce(Casting):
         start = (self if dtype is None else self.cast(dtype))._floating()
         dim = self._axis("softmax", dim if axis is None else axis)
         if 0 in self.shape:
-            return start
+            return start._same()
         raised = (start - start.max(dim, keepdim=True).detach()).exp()
         return raised / raised.sum(dim, keepdim=True)
 
@@ -312,6 +317,6 @@ class Reduce(Casting):
         start = (self if dtype is None else self.cast(dtype))._floating()
         dim = self._axis("log_softmax", dim if axis is None else axis)
         if 0 in self.shape:
-            return start
+            return start._same()
         apart = start - start.max(dim, keepdim=True).detach()
         return apart - apart.exp().sum(dim, keepdim=True).log()

@@ -222,3 +222,35 @@ def test_the_registry_forgets_the_dead() -> None:
     assert len(all_tensors()) == before + 5
     del kept
     assert len(all_tensors()) == before
+
+
+def test_whole_numbers_beyond_the_default_dtype() -> None:
+    big = 2**31
+    assert Tensor.arange(big - 1, big + 2).tolist() == [big - 1, big, big + 1]
+    assert Tensor.arange(big - 1, big + 2).dtype is dtypes.int64
+    assert Tensor.arange(0, 3 * big, big).tolist() == [0, big, 2 * big]
+    assert Tensor.arange(2**63, 2**63 + 2, dtype=dtypes.uint64).tolist() == [2**63, 2**63 + 1]
+    assert Tensor.full((2,), -big - 1).tolist() == [-big - 1] * 2
+    chosen = Tensor([True, False]).where(2**40, 1)
+    assert (chosen.dtype, chosen.tolist()) == (dtypes.int64, [2**40, 1])
+    with pytest.raises(DTypeError, match=r"full: 18446744073709551616 does not fit"):
+        Tensor.full((2,), 2**64)
+
+
+def test_arange_is_rounded_once() -> None:
+    whole = Tensor.arange(1, 6000, 3, dtype=dtypes.float16)
+    np.testing.assert_array_equal(whole.numpy(), np.arange(1, 6000, 3).astype(np.float16))
+    halves = Tensor.arange(0.5, 3000.0, 1.5, dtype=dtypes.float16)
+    np.testing.assert_array_equal(halves.numpy(), np.arange(0.5, 3000, 1.5).astype(np.float16))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_one_hot_of_more_classes_than_the_dtype_counts(dtype) -> None:
+    got = Tensor(np.array([5, 100], dtype)).one_hot(300).numpy()
+    np.testing.assert_array_equal(got, np.eye(300, dtype=np.int32)[[5, 100]])
+
+
+def test_triangles_of_bools_are_bools() -> None:
+    matrix = np.array([[True, True], [True, False]])
+    np.testing.assert_array_equal(Tensor(matrix).tril().numpy(), np.tril(matrix), strict=True)
+    np.testing.assert_array_equal(Tensor(matrix).triu(1).numpy(), np.triu(matrix, 1), strict=True)

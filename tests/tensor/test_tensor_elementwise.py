@@ -148,6 +148,9 @@ def test_powers() -> None:
     wanted = [v**2, v**3, v**0.5, v**-1.0, v**0, v**1.7, 2**v, v**v, np.array([8, 27])]
     for tensor, value in zip(got, wanted, strict=True):
         np.testing.assert_allclose(tensor.numpy(), value, rtol=1e-14)
+    # The exponent's kind counts in promotion as any operand's.
+    assert [(Tensor([3]) ** e).dtype for e in (2, 2.0)] == [dtypes.int32, dtypes.float32]
+    assert (Tensor([True]) ** 2).dtype is (Tensor([True]) * 2).dtype
 
 
 UNARY = {

@@ -140,6 +140,14 @@ def test_tied_maxima_in_half_precision() -> None:
     np.testing.assert_allclose(x.grad.numpy()[::9999], 1.43e-5, rtol=0.01)
 
 
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_more_terms_than_halves_can_count(shape) -> None:
+    """A number met by 2**17 others: their mean has slope 1 in it."""
+    s = Tensor.full(shape, 1.0, dtype=dtypes.float16, requires_grad=True)
+    (Tensor.zeros(2**17, dtype=dtypes.float16) + s).mean().backward()
+    assert s.grad.reshape(1).tolist() == [1]
+
+
 def test_steps_have_slope_zero() -> None:
     x = Tensor([1.5], requires_grad=True)
     x.round().sum().backward()

@@ -292,3 +292,11 @@ def test_losses(rng) -> None:
 def test_axis_out_of_range() -> None:
     with pytest.raises(AxisError):
         Tensor(3).argmax(1)
+
+
+def test_norms_of_what_its_dtype_cannot_square() -> None:
+    """PyTorch gives 500 for halves, NumPy for int8."""
+    assert Tensor([300.0, 400.0], dtype=dtypes.float16).norm().tolist() == 500
+    assert Tensor([30, 40, -120], dtype=dtypes.int8).norm().tolist() == 130
+    assert Tensor([60.0, 80.0], dtype=dtypes.float16).norm(3, 0, keepdim=True).shape == (1,)
+    assert Tensor([0, 3, -4], dtype=dtypes.int8).norm(0).tolist() == 2

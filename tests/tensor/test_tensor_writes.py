@@ -231,3 +231,26 @@ def test_threads_get_the_right_answers() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+SAME_VALUE = {
+    "reshape": lambda x: x.reshape(x.shape),
+    "cast": lambda x: x.cast(x.dtype),
+    "plus": lambda x: +x,
+    "power of one": lambda x: x**1,
+    "abs": lambda x: x.abs(),
+    "floor": lambda x: x.floor(),
+    "pad by nothing": lambda x: x.pad((0, 0)),
+    "roll by nothing": lambda x: x.roll(0, 0),
+    "dropout at rest": lambda x: x.dropout(0.5, training=False),
+}
+
+
+@pytest.mark.parametrize("method", SAME_VALUE.values(), ids=SAME_VALUE)
+@pytest.mark.parametrize("dtype", [dtypes.uint8, dtypes.float32])
+def test_what_changes_nothing_still_gives_a_value(method, dtype) -> None:
+    """A write to the result is no write to the operand, whatever the dtype, shape or amount."""
+    x = Tensor([3, 4], dtype=dtype)
+    y = method(x)
+    y += 1
+    assert (x.tolist(), y.tolist()) == ([3, 4], [4, 5])
