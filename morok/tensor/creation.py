@@ -105,8 +105,10 @@ class Creation(Indexing):
         if whole:
             # Whole numbers are counted exactly and rounded once, whatever they are to become.
             last = start + max(length - 1, 0) * step
-            given = dtype is not None and dtype.kind in "iu"
-            work = dtype if given else weak_dtype("arange", start, last)
+            if dtype is not None and dtype.kind in "iu":
+                work = dtype
+            else:
+                work = weak_dtype("arange", start, last)
         else:
             work = acc_dtype(dtype) if dtype and dtype.kind == "f" else default_float()
         out = nodes.iota(int(length), work)
