@@ -13,6 +13,7 @@ import numpy as np
 
 from morok import config
 from morok.codegen import get_program, kernel_name, scratch_bytes
+from morok.forking import held_at_fork
 from morok.ir import Ops, UOp
 from morok.optimizer import apply_opts
 from morok.runtime import CpuDevice, ExecutionPlan, Kernel, KernelSource
@@ -20,7 +21,7 @@ from morok.runtime import CpuDevice, ExecutionPlan, Kernel, KernelSource
 Array = np.ndarray[Any, Any]
 _KERNELS = 4096  # compiled kernels kept in memory
 _cache: OrderedDict[tuple[UOp, str, bool], CompiledKernel] = OrderedDict()
-_lock = RLock()
+_lock = held_at_fork(RLock())
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,15 @@ from morok import _core, config
 from morok.dtype import dtypes
 from morok.engine.buffers import buffer_of
 from morok.engine.compile import CompiledKernel, compile_kernels
+from morok.forking import held_at_fork
 from morok.ir import Level, Ops, Pat, RuleSet, UOp, check_stage, graph_rewrite
 from morok.rangeify import Schedule, run_kernel_split_pipeline
 from morok.runtime import CpuDevice, ExecutionPlan
 
 _PLANS = 1024  # schedules kept in memory
 _ALIGN = 64
-_plans: OrderedDict[tuple[UOp, str, bool], Planned] = OrderedDict()
-_lock = RLock()
+_plans: OrderedDict[tuple[bytes, str, bool], Planned] = OrderedDict()
+_lock = held_at_fork(RLock())
 
 
 pm_drop_hints = RuleSet("pm_drop_hints")
@@ -72,7 +73,8 @@ def normalise(sink: UOp) -> tuple[UOp, list[UOp]]:
 
 def plan(normal: UOp, n_params: int, device: CpuDevice) -> Planned:
     """The plan of a normalised sink, from the cache or made now."""
-    key = (normal, device.compiler.identity, config.get().noopt)
+    # By content: a graph kept here would keep the memory of the values computed from it.
+    key = (normal.key, device.compiler.identity, config.get().noopt)
     with _lock:
         found = _plans.get(key)
         if found is None:

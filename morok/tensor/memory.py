@@ -12,7 +12,6 @@ only if nobody else holds the old contents; lazy readers are computed in the sam
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -25,24 +24,17 @@ from morok import engine
 from morok._core import toposort
 from morok.dtype import DType, Scalar, dtypes, from_numpy, to_numpy
 from morok.engine import base_of, buffers, hold, is_buffer_view
+from morok.forking import held_at_fork
 from morok.ir import DeviceSpec, GroupOp, Ops, UOp
 from morok.tensor import nodes
 from morok.tensor.base import Base, all_tensors, remark
 
 _device = DeviceSpec("CPU")
-_lock = threading.RLock()
+_lock = held_at_fork(threading.RLock())
 _external: WeakSet[UOp] = WeakSet()
 """BUFFERs on memory that belongs to somebody else."""
 _lent: WeakKeyDictionary[UOp, list[ref[npt.NDArray[Any]]]] = WeakKeyDictionary()
 """For a BUFFER, the arrays that show its memory to the user."""
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 # Arrays in ---------------------------------------------------------------------------------------
