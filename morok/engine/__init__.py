@@ -12,6 +12,7 @@ from morok.engine.compile import (
     stats,
 )
 from morok.engine.realize import realize
+from morok.engine.report import watch_kernels
 from morok.engine.schedule import Planned, clear_plans, normalise, plan, sink_of
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "run_kernel",
     "sink_of",
     "stats",
+    "watch_kernels",
 ]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from math import prod
 from time import perf_counter, perf_counter_ns
 
-from morok import config
 from morok.engine.buffers import (
     base_of,
     bind,
@@ -17,7 +16,7 @@ from morok.engine.buffers import (
     new_version,
 )
 from morok.engine.compile import stats
-from morok.engine.report import report_kernels, report_schedule
+from morok.engine.report import report_kernels, report_schedule, watched
 from morok.engine.schedule import Planned, normalise, plan, sink_of
 from morok.ir import Ops, UOp
 from morok.runtime import Buffer, Device
@@ -53,7 +52,7 @@ def _run(roots: list[UOp]) -> list[UOp]:
     planned = plan(normal, len(buffers), device)
     memory = [buffer_of(b) for b in buffers]
     memory += [Buffer(b.arg * b.dtype.itemsize) for b in planned.fresh]
-    if config.get().debug or config.get().profile:
+    if watched():
         _run_watched(planned, memory)
     else:
         start = perf_counter()

@@ -1,13 +1,32 @@
-"""What MOROK_DEBUG and MOROK_PROFILE show of a run."""
+"""What MOROK_DEBUG and MOROK_PROFILE show of a run, and who else is told."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from morok import config
 from morok.engine.schedule import Planned
 from morok.runtime import kernel_line, profiling, record_kernels
+
+Watcher = Callable[[Planned, Sequence[int]], None]
+_watchers: list[Watcher] = []
+
+
+@contextmanager
+def watch_kernels(watcher: Watcher) -> Iterator[None]:
+    """Inside the block, `watcher(planned, nanoseconds of each kernel)` after every run."""
+    _watchers.append(watcher)
+    try:
+        yield
+    finally:
+        _watchers.remove(watcher)
+
+
+def watched() -> bool:
+    """Whether anybody wants to know how long kernels take."""
+    return bool(_watchers) or profiling() or config.get().debug > 0
 
 
 def report_schedule(planned: Planned) -> None:
@@ -26,7 +45,10 @@ def report_schedule(planned: Planned) -> None:
 
 
 def report_kernels(planned: Planned, began: int, durations: Sequence[int], total_ns: int) -> None:
-    """MOROK_DEBUG 1: a line a kernel with GB/s and GFLOP/s; MOROK_PROFILE: spans of the trace."""
+    """MOROK_DEBUG 1: a line a kernel with GB/s and GFLOP/s; MOROK_PROFILE: spans of the trace;
+    watchers."""
+    for watcher in list(_watchers):
+        watcher(planned, durations)
     if profiling():
         record_kernels([k.name for k in planned.kernels], began, durations)
     if config.get().debug < 1:
