@@ -2,22 +2,33 @@
 
 A BUFFER node is one immutable version of some memory. Overwriting the memory makes a new node on
 it; the old node must not be read any more, and values that were known to lie in it are forgotten.
+
+Memory of the pool has one BUFFER. Memory that belongs to somebody else may be lent several times,
+whole or in parts: BUFFERs on it overlap, and what is written to one is a new version of them all.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from morok.dtype import DType, from_numpy
+from morok.engine.overlap import Spans
 from morok.errors import InvalidGraphError
 from morok.ir import DeviceSpec, GroupOp, Ops, UOp
 from morok.runtime import Buffer
 
 _memory: weakref.WeakKeyDictionary[UOp, Buffer] = weakref.WeakKeyDictionary()
 _holders: weakref.WeakKeyDictionary[UOp, list[weakref.ref[UOp]]] = weakref.WeakKeyDictionary()
+_next: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
+"""Of an overwritten BUFFER, the one that took its place."""
+_external: weakref.WeakKeyDictionary[Buffer, weakref.ref[UOp]] = weakref.WeakKeyDictionary()
+"""Memory of others, and the BUFFER that is its present version."""
+_spans: Spans[weakref.ref[Buffer]] | None = None
+"""Where it all lies; None when some was added since."""
 
 
 def bind(node: UOp, memory: Buffer) -> UOp:
@@ -34,7 +45,34 @@ def new_buffer(dtype: DType, size: int, device: DeviceSpec | str = "CPU") -> UOp
 def from_memory(array: np.ndarray[Any, Any]) -> UOp:
     """A BUFFER on the memory of a C-contiguous array, which is kept alive. Its size is the
     array's."""
-    return bind(UOp.new_buffer(from_numpy(array.dtype), array.size), Buffer.from_object(array))
+    global _spans
+    memory = Buffer.from_object(array)
+    node = bind(UOp.new_buffer(from_numpy(array.dtype), array.size), memory)
+    _external[memory] = weakref.ref(node)
+    _spans = None
+    return node
+
+
+def is_external(node: UOp) -> bool:
+    """Whether a BUFFER names memory that belongs to somebody else (`from_memory`)."""
+    return _memory.get(node) in _external
+
+
+def overlapping(node: UOp) -> list[UOp]:
+    """The other living BUFFERs that share some of this one's memory: only such of `from_memory`."""
+    global _spans
+    memory = buffer_of(node)
+    if memory not in _external:
+        return []
+    if _spans is None:
+        _spans = Spans((m.ptr, m.ptr + m.nbytes, weakref.ref(m)) for m in list(_external))
+    out = []
+    for ref in _spans.overlapping(memory.ptr, memory.ptr + memory.nbytes):
+        other = ref()
+        version = _external[other]() if other is not None and other is not memory else None
+        if version is not None:
+            out.append(version)
+    return out
 
 
 def buffer_of(node: UOp) -> Buffer:
@@ -62,16 +100,65 @@ def is_buffer_view(node: UOp) -> bool:
     return node.op is Ops.BUFFER
 
 
+def arguments(buffers: Sequence[UOp], written: Iterable[UOp]) -> list[Buffer]:
+    """The memory of `buffers` for one run that overwrites the BUFFERs `written`.
+
+    What overlaps written memory under another name is copied, so that it is read as it was before.
+    InvalidGraphError if two of `written` overlap: neither is the last.
+    """
+    memory = [buffer_of(b) for b in buffers]
+    targets = [b for b in dict.fromkeys(written) if is_external(b)]
+    if not targets:
+        return memory
+    slots = {
+        (m.ptr, b.dtype, b.arg): i for i, (m, b) in enumerate(zip(memory, buffers, strict=True))
+    }
+    inputs = Spans((m.ptr, m.ptr + m.nbytes, slot) for slot, m in enumerate(memory))
+    overwritten: set[int] = set()
+    copies: set[int] = set()
+    for b in targets:
+        target = buffer_of(b)
+        own = slots[target.ptr, b.dtype, b.arg]
+        found = inputs.overlapping(target.ptr, target.ptr + target.nbytes)
+        copies.update(slot for slot in found if slot != own)
+        if own in overwritten or not copies.isdisjoint((*overwritten, own)):
+            raise InvalidGraphError(
+                "two writes of one run overlap in memory", node=b, stage="realize"
+            )
+        overwritten.add(own)
+    for slot in copies:
+        original = memory[slot]
+        memory[slot] = Buffer(original.nbytes)
+        memory[slot].view(np.uint8)[:] = original.view(np.uint8)
+    return memory
+
+
 def new_version(node: UOp) -> UOp:
-    """A new BUFFER node on the memory of `node`, which was overwritten; `node` has no memory any
-    more."""
+    """A new BUFFER node on the memory of `node`, which was overwritten; `node` and the BUFFERs that
+    overlap it have no memory any more: `latest` says what took their place."""
+    for other in overlapping(node):
+        _renew(other)
+    return _renew(node)
+
+
+def _renew(node: UOp) -> UOp:
     memory = buffer_of(node)
     for ref in _holders.pop(node, ()):
         value = ref()
         if value is not None and value.realized is not None and base_of(value.realized) is node:
             value.realized = None
     del _memory[node]
-    return bind(UOp.new_buffer(node.dtype, node.arg, node.src[1]), memory)
+    fresh = _next[node] = bind(UOp.new_buffer(node.dtype, node.arg, node.src[1]), memory)
+    if memory in _external:
+        _external[memory] = weakref.ref(fresh)
+    return fresh
+
+
+def latest(node: UOp) -> UOp:
+    """The present version of the memory that BUFFER `node` names or named."""
+    while node not in _memory:
+        node = _next[node]
+    return node
 
 
 def hold(value: UOp, view: UOp) -> None:

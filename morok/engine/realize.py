@@ -7,9 +7,9 @@ from math import prod
 from time import perf_counter, perf_counter_ns
 
 from morok.engine.buffers import (
+    arguments,
     base_of,
     bind,
-    buffer_of,
     hold,
     is_buffer_view,
     new_buffer,
@@ -50,7 +50,7 @@ def _run(roots: list[UOp]) -> list[UOp]:
     device = Device["CPU"]
     normal, buffers = normalise(sink_of(roots))
     planned = plan(normal, len(buffers), device)
-    memory = [buffer_of(b) for b in buffers]
+    memory = arguments(buffers, (base_of(r.src[0]) for r in roots if r.op is Ops.AFTER))
     memory += [Buffer(b.arg * b.dtype.itemsize) for b in planned.fresh]
     if watched():
         _run_watched(planned, memory)

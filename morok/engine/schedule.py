@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from threading import RLock
 
 from morok import _core, config
-from morok.dtype import dtypes
+from morok.dtype import DType, dtypes
 from morok.engine.buffers import buffer_of
 from morok.engine.compile import CompiledKernel, compile_kernels
 from morok.forking import held_at_fork
@@ -52,20 +52,21 @@ class Planned:
 def normalise(sink: UOp) -> tuple[UOp, list[UOp]]:
     """BUFFER -> PARAM in order of first use: the graph without names, and the buffers by slot.
 
-    Buffers on the same memory share a slot, so that writes see reads through another name.
+    Buffers on just the same memory share a slot, so that writes see reads through another name;
+    what overlaps otherwise is told apart by `buffers.arguments`.
     """
     buffers: list[UOp] = []
     replace: dict[UOp, UOp] = {}
-    by_memory: dict[int, UOp] = {}
+    by_memory: dict[tuple[int, DType, int], UOp] = {}
     sink = graph_rewrite(_core.cut_realized(sink), pm_drop_hints, name="drop hints")
     for u in sink.toposort():
         if u.op is not Ops.BUFFER:
             continue
-        memory = buffer_of(u)
-        param = by_memory.get(id(memory))
-        if param is None or param.dtype is not u.dtype or param.arg[1] != u.arg:
+        place = buffer_of(u).ptr, u.dtype, u.arg
+        param = by_memory.get(place)
+        if param is None:
             param = UOp(Ops.PARAM, u.dtype, (u.src[1],), (len(buffers), u.arg))
-            by_memory[id(memory)] = param
+            by_memory[place] = param
             buffers.append(u)
         replace[u] = param
     return sink.substitute(replace), buffers

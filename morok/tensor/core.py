@@ -57,7 +57,12 @@ class Tensor(Autograd):
     @classmethod
     def from_numpy(cls, array: npt.NDArray[Any]) -> Self:
         """A tensor on the memory of `array` itself: writes to the tensor, once realised, change the
-        array. ShapeError unless it is C-contiguous; a read-only array is never written."""
+        array. ShapeError unless it is C-contiguous; a read-only array is never written: a write
+        moves the tensor to memory of its own.
+
+        Tensors made from arrays that overlap in memory see each other's writes in program order, as
+        the arrays do: such writes are realised at once.
+        """
         dtype_known = from_numpy(array.dtype)
         if not array.flags.c_contiguous:
             fail(
@@ -67,7 +72,7 @@ class Tensor(Autograd):
             )
         stamp()
         tensor = cls._wrap(memory.aliased(array))
-        tensor._alias = bool(array.flags.writeable)
+        tensor._alias = array.size > 0
         return tensor
 
     # reading -------------------------------------------------------------------------------------
@@ -226,6 +231,7 @@ class Tensor(Autograd):
                 "assign: a leaf that requires gradients is written: do it within no_grad()",
             )
         uop = nodes.broadcast_to(nodes.cast(new.uop, self.dtype), own)
+        before = self.uop, self._rg, self._home, self._alias
         self._home = memory.home_of(self)
         if self._leaf:
             self.uop = unique_leaf(uop)
@@ -234,6 +240,12 @@ class Tensor(Autograd):
             self.uop, self._rg = uop, new._rg and self.dtype.kind == "f"
             if self._marks is not None:  # retain_grad: of the new value
                 watch(self)
+        if self._alias:
+            try:
+                memory.written(self)
+            except BaseException:
+                self.uop, self._rg, self._home, self._alias = before
+                raise
         return self
 
     copy_ = assign

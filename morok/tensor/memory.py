@@ -8,6 +8,10 @@ A write (`assign`) changes only what `tensor.uop` means; the memory it is bound 
 `tensor._home` until the tensor is realised. Lazy tensors that read the old version hold its BUFFER
 in their graphs, so they cannot see the new one. When the write is carried out, memory is re-used
 only if nobody else holds the old contents; lazy readers are computed in the same schedule.
+
+Memory that is lent (`from_numpy`) is always written itself: its owner must see it. Where several
+tensors were lent memory that overlaps, a write to one is carried out when it is made, and the
+others have the new contents from then on, as arrays of NumPy would.
 """
 
 from __future__ import annotations
@@ -31,8 +35,8 @@ from morok.tensor.base import Base, all_tensors, remark
 
 _device = DeviceSpec("CPU")
 _lock = held_at_fork(threading.RLock())
-_external: WeakSet[UOp] = WeakSet()
-"""BUFFERs on memory that belongs to somebody else."""
+_waiting: WeakSet[UOp] = WeakSet()
+"""BUFFERs on lent memory with a write not carried out."""
 _lent: WeakKeyDictionary[UOp, list[ref[npt.NDArray[Any]]]] = WeakKeyDictionary()
 """For a BUFFER, the arrays that show its memory to the user."""
 
@@ -56,12 +60,17 @@ def number(dtype: DType, value: Scalar) -> UOp:
 
 
 def aliased(array: npt.NDArray[Any]) -> UOp:
-    """The memory of a C-contiguous `array` as a value; the array is kept alive."""
+    """The memory of a C-contiguous `array` as a value; the array is kept alive. Writes that wait to
+    be carried out in some of it are."""
     if array.size == 0:
         return nodes.full(array.shape, from_numpy(array.dtype), 0)
-    buffer = buffers.from_memory(array)
-    _external.add(buffer)
-    return nodes.reshape(buffer, array.shape)
+    with _lock:
+        buffer = buffers.from_memory(array)
+        touched = _waiting.intersection(buffers.overlapping(buffer)) if _waiting else ()
+        if touched:
+            pending = [(t, t._home) for t in all_tensors()]
+            realize(t for t, home in pending if home is not None and base_of(home) in touched)
+    return nodes.reshape(buffers.latest(buffer), array.shape)
 
 
 # Arrays out --------------------------------------------------------------------------------------
@@ -110,9 +119,25 @@ def home_of(tensor: Base) -> UOp | None:
     if tensor._home is not None:
         return tensor._home
     view = memory_of(tensor)
-    if view is None or (base_of(view) in _external and not tensor._alias):
+    if view is None:
+        return None
+    base = base_of(view)
+    if buffers.is_external(base) and (not tensor._alias or buffers.buffer_of(base).readonly):
         return None
     return view
+
+
+def written(tensor: Base) -> None:
+    """A tensor on lent memory was assigned to: carry it out if others were lent the same memory."""
+    home = tensor._home
+    if home is None:
+        tensor._alias = False  # memory that must not be written is left alone, and left
+        return
+    with _lock:
+        if buffers.overlapping(base_of(home)):
+            realize([tensor])
+        else:
+            _waiting.add(base_of(home))
 
 
 def _written_down(tensor: Base) -> bool:
@@ -141,6 +166,8 @@ def _settled(tensor: Base) -> bool:
 
 _Owners = list[tuple[Base, UOp]]
 """Tensors that wait for a root, and what their `uop` was when the schedule was planned."""
+_Followers = list[tuple[Base, UOp]]
+"""Tensors on lent memory, and the BUFFERs they stand on, that overlap what is written."""
 
 
 def realize(tensors: Iterable[Base]) -> None:
@@ -153,8 +180,9 @@ def realize(tensors: Iterable[Base]) -> None:
         if not work:
             return
         written: set[UOp] = set()
+        followers: _Followers = []
         if any(tensor._home is not None for tensor in work.values()):
-            written = _plan_writes(work)
+            written, followers = _plan_writes(work)
         roots: dict[UOp, _Owners] = {}
         for tensor in work.values():
             home, value = tensor._home, tensor.uop
@@ -169,11 +197,13 @@ def realize(tensors: Iterable[Base]) -> None:
             roots.setdefault(root, []).append((tensor, value))
         if roots:
             _settle(roots, engine.realize(list(roots)))
+            for tensor, base in followers:
+                _follow(tensor, base)
 
 
-def _plan_writes(work: dict[int, Base]) -> set[UOp]:
-    """The BUFFERs that this schedule may overwrite. Adds to `work` the lazy tensors that read them,
-    and moves out what would be lost in memory that must be overwritten."""
+def _plan_writes(work: dict[int, Base]) -> tuple[set[UOp], _Followers]:
+    """The BUFFERs that this schedule may overwrite, and who sees it. Adds to `work` the lazy
+    tensors that read what is overwritten, and moves out what would be lost there."""
     others = [tensor for tensor in all_tensors() if id(tensor) not in work]
     while True:
         targets: dict[UOp, Base] = {}
@@ -182,10 +212,14 @@ def _plan_writes(work: dict[int, Base]) -> set[UOp]:
                 base = base_of(tensor._home)
                 if base not in targets or tensor._alias:
                     targets[base] = tensor
+        touched = {*targets}
+        for base, owner in targets.items():
+            if owner._alias:
+                touched.update(buffers.overlapping(base))
         readers = [
             other
             for other in others
-            if (other._home is not None or memory_of(other) is None) and _reads(other.uop, targets)
+            if (other._home is not None or memory_of(other) is None) and _reads(other.uop, touched)
         ]
         if not readers:
             break
@@ -194,18 +228,33 @@ def _plan_writes(work: dict[int, Base]) -> set[UOp]:
     shared: dict[UOp, list[Base]] = {}
     for tensor in (*others, *work.values()):
         for view in {memory_of(tensor), tensor._home}:
-            owner = None if view is None else targets.get(base_of(view))
-            if view is not None and owner is not None and owner is not tensor:
-                shared.setdefault(base_of(view), []).append(tensor)
+            place = None if view is None else base_of(view)
+            if place in touched and targets.get(place) is not tensor:
+                shared.setdefault(place, []).append(tensor)
     written = set()
     for base, owner in targets.items():
-        if owner._alias:
-            for sharer in shared.get(base, ()):
+        if owner._alias or (base not in shared and not _shown(base)):
+            written.add(base)
+    followers = []
+    for base in touched:
+        lent = buffers.is_external(base)
+        for sharer in shared.get(base, ()) if lent else ():
+            if sharer._alias and sharer._home is None:
+                followers.append((sharer, base))
+            else:
                 _move_out(sharer, base)
-            written.add(base)
-        elif base not in shared and base not in _external and not _shown(base):
-            written.add(base)
-    return written
+    return written, followers
+
+
+def _follow(tensor: Base, base: UOp) -> None:
+    """What overlaps the BUFFER `base`, on which a tensor stands, was written: it has the new
+    contents, a constant to gradients."""
+    place = nodes.reshape(buffers.latest(base), tensor.shape)
+    if tensor._leaf:
+        tensor.uop = place
+    else:
+        tensor.uop, tensor._rg = place, False
+    remark(tensor)
 
 
 def _move_out(sharer: Base, base: UOp) -> None:
@@ -233,8 +282,8 @@ def _shown(base: UOp) -> bool:
     return any(array() is not None for array in _lent.get(base, ()))
 
 
-def _reads(u: UOp, targets: dict[UOp, Base]) -> bool:
-    """Whether computing `u` reads the memory of one of `targets`."""
+def _reads(u: UOp, memory: set[UOp]) -> bool:
+    """Whether computing `u` reads one of the BUFFERs `memory`."""
     hit = False
 
     def stop(node: UOp) -> bool:
@@ -242,11 +291,11 @@ def _reads(u: UOp, targets: dict[UOp, Base]) -> bool:
         view = node.realized
         if view is None:
             return False
-        hit = hit or base_of(view) in targets
+        hit = hit or base_of(view) in memory
         return True
 
     order = toposort(u, stop=stop)
-    return hit or not targets.keys().isdisjoint(order)
+    return hit or not memory.isdisjoint(order)
 
 
 def _settle(roots: dict[UOp, _Owners], views: Sequence[UOp]) -> None:
@@ -255,9 +304,9 @@ def _settle(roots: dict[UOp, _Owners], views: Sequence[UOp]) -> None:
     for (root, owners), view in zip(roots.items(), views, strict=True):
         written = root.op is Ops.AFTER
         memory = id(buffers.buffer_of(base_of(view)))
-        if written:
-            _rename(base_of(root.src[0]), base_of(view))
-        elif memory in taken:  # roots that are equal but for their marks were computed once
+        if (
+            not written and memory in taken
+        ):  # roots that are equal but for their marks were computed once
             view = nodes.reshape(_duplicate(base_of(view)), nodes.shape_of(root))
             root.realized = None
         taken.add(memory)
@@ -273,10 +322,3 @@ def _settle(roots: dict[UOp, _Owners], views: Sequence[UOp]) -> None:
             if not tensor._rg or tensor._leaf:
                 tensor.uop = view
                 remark(tensor)
-
-
-def _rename(old: UOp, new: UOp) -> None:
-    """The version `old` of some memory is gone, `new` took its place."""
-    if old in _external:
-        _external.discard(old)
-        _external.add(new)
