@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from morok.errors import ShapeError
@@ -54,16 +54,17 @@ def _walk(found: Any, name: str, above: frozenset[int]) -> Iterator[tuple[str, T
     """The tensors at and below `found`; `above` are the objects being walked (cycles end)."""
     if isinstance(found, Tensor):
         yield name, found
-        return
-    if id(found) in above or isinstance(found, str | bytes):
-        return
+    elif id(found) not in above:
+        for part, value in parts_of(found):
+            yield from _walk(value, f"{name}.{part}" if name else part, above | {id(found)})
+
+
+def parts_of(found: Any) -> Iterable[tuple[str, Any]]:
+    """What a model, a list, a tuple or a dict holds, by name; nothing for anything else."""
+    if isinstance(found, Tensor | str | bytes | type):
+        return ()
     if isinstance(found, Mapping):
-        parts = [(str(key), value) for key, value in found.items()]
-    elif isinstance(found, list | tuple):
-        parts = [(str(i), value) for i, value in enumerate(found)]
-    elif hasattr(found, "__dict__"):
-        parts = list(vars(found).items())
-    else:
-        return
-    for part, value in parts:
-        yield from _walk(value, f"{name}.{part}" if name else part, above | {id(found)})
+        return ((str(key), value) for key, value in found.items())
+    if isinstance(found, list | tuple):
+        return ((str(i), value) for i, value in enumerate(found))
+    return vars(found).items() if hasattr(found, "__dict__") else ()

@@ -24,6 +24,29 @@ _TANH_P = (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441
 _TANH_Q = (1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3)
 _TANH_EDGE = 0.625
 
+_ERFINV_NEAR = (
+    2.81022636e-08,
+    3.43273939e-07,
+    -3.5233877e-06,
+    -4.39150654e-06,
+    0.00021858087,
+    -0.00125372503,
+    -0.00417768164,
+    0.246640727,
+    1.50140941,
+)
+_ERFINV_FAR = (
+    -0.000200214257,
+    0.000100950558,
+    0.00134934322,
+    -0.00367342844,
+    0.00573950773,
+    -0.0076224613,
+    0.00943887047,
+    1.00167406,
+    2.83297682,
+)
+
 
 class Activation(Reduce):
     """Methods that neural networks put between layers."""
@@ -142,3 +165,16 @@ class Activation(Reduce):
     def cosh(self) -> Self:
         """(e**x + e**-x) / 2"""
         return (self.exp() + (-self).exp()) * 0.5
+
+    def erfinv(self) -> Self:
+        """The inverse of erf, to a few ulp of float32 (M. Giles, "Approximating the erfinv
+        function", GPU Computing Gems, 2011); infinite at -1 and 1, NaN beyond."""
+        x = self._floating()
+        dtype = x.dtype
+        x = x.cast(dtypes.float32)
+        w = -((1.0 - x) * (1.0 + x)).log()
+        central = w < 5.0
+        near = (central.where(w, 2.5) - 2.5)._horner(_ERFINV_NEAR)
+        far = (central.where(16.0, w).sqrt() - 3.0)._horner(_ERFINV_FAR)
+        end = x.abs().eq(1.0)
+        return end.where(x * math.inf, central.where(near, far) * x).cast(dtype)

@@ -6,10 +6,10 @@ from typing import Self
 
 from morok.errors import DTypeError, ShapeError
 from morok.tensor.base import fail
-from morok.tensor.window import Window
+from morok.tensor.normalize import Normalize
 
 
-class Loss(Window):
+class Loss(Normalize):
     """Methods that measure a prediction against a target."""
 
     __slots__ = ()

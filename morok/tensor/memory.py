@@ -30,7 +30,7 @@ from morok.dtype import DType, Scalar, dtypes, from_numpy, to_numpy
 from morok.engine import base_of, buffers, hold, is_buffer_view
 from morok.forking import held_at_fork
 from morok.ir import DeviceSpec, GroupOp, Ops, UOp
-from morok.tensor import nodes
+from morok.tensor import effects, nodes
 from morok.tensor.base import Base, all_tensors, remark
 
 _device = DeviceSpec("CPU")
@@ -179,6 +179,7 @@ def realize(tensors: Iterable[Base]) -> None:
         work = {id(tensor): tensor for tensor in tensors if not _settled(tensor)}
         if not work:
             return
+        work.update((id(tensor), tensor) for tensor in effects.due(list(work.values())))
         written: set[UOp] = set()
         followers: _Followers = []
         if any(tensor._home is not None for tensor in work.values()):

@@ -103,6 +103,24 @@ class Reduce(Casting):
         total = self.cast(work)._reduced(ReduceOp.ADD, "mean", dim, keepdim or keepdims)
         return (total / self._count("mean", dim)).cast(own)
 
+    def _moments(self, dim: Dims, correction: int = 0) -> tuple[Self, Self]:
+        """Mean and variance over `dim`, kept as 1; of a tensor that accumulates in its own dtype.
+
+        The distances are taken from the mean as a constant: what the mean's own part adds to a
+        gradient, n (mean - constant)**2, has slope 0 but not curvature 0, so it is subtracted where
+        gradients flow. This way no gradient of the variance needs a sum over the elements.
+        """
+        count = self._count("var", dim)
+        freedom = max(count - correction, 0)
+        mean = self._reduced(ReduceOp.ADD, "var", dim, True) / count
+        fixed = mean.detach()
+        apart = self - fixed
+        var = (apart * apart)._reduced(ReduceOp.ADD, "var", dim, True) / freedom
+        if self._rg and count and freedom:
+            off = mean - fixed
+            var = var - off * off * (count / freedom)
+        return mean, var
+
     def var(
         self,
         dim: Dims = None,
@@ -115,10 +133,8 @@ class Reduce(Casting):
         """The variance: squared distances from the mean over n - correction (NaN for 0 / 0)."""
         dim = dim if axis is None else axis
         own = self.dtype if self.dtype.kind == "f" else default_float()
-        wide = self.cast(acc_dtype(own))
-        apart = wide - wide.mean(dim, keepdim=True)
-        total = (apart * apart)._reduced(ReduceOp.ADD, "var", dim, keepdim or keepdims)
-        return (total / max(self._count("var", dim) - correction, 0)).cast(own)
+        _, out = self.cast(acc_dtype(own))._moments(dim, correction)
+        return (out if keepdim or keepdims else out.reshape(self._left("var", dim))).cast(own)
 
     def std(
         self,
@@ -289,11 +305,11 @@ class Reduce(Casting):
         top = start.max(dim, keepdim=True).detach()
         top = (top.abs().eq(math.inf)).where(0.0, top)
         out = (start - top).exp().sum(dim, keepdim=True).log() + top
-        return out if keepdim or keepdims else out.reshape(self._left(dim))
+        return out if keepdim or keepdims else out.reshape(self._left("logsumexp", dim))
 
-    def _left(self, dim: Dims) -> Shape:
+    def _left(self, method: str, dim: Dims) -> Shape:
         """The shape without the reduced axes."""
-        axes = self._axes("logsumexp", dim)
+        axes = self._axes(method, dim)
         return tuple(n for axis, n in enumerate(self.shape) if axis not in axes)
 
     def _floating(self) -> Self:

@@ -92,6 +92,23 @@ class Window(Linalg):
             fail(ShapeError, f"{method}: {name}={value} for {rank} axes (each at least {least})")
         return numbers
 
+    def _conv_pads(
+        self, padding: Per | str, kernel: Shape, stride: Shape, dilation: Shape
+    ) -> list[tuple[int, int]]:
+        """As `_pads`; "valid" is none, "same" what keeps the shape (the odd one behind)."""
+        if not isinstance(padding, str):
+            return self._pads("conv2d", padding, len(kernel))
+        if padding not in ("same", "valid") or (padding == "same" and set(stride) != {1}):
+            fail(
+                ShapeError,
+                f"conv2d: padding={padding!r} with stride {stride}: it is 'valid', or 'same' with "
+                "stride 1, or numbers",
+            )
+        if padding == "valid":
+            return [(0, 0)] * len(kernel)
+        totals = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
+        return [(total // 2, total - total // 2) for total in totals]
+
     def _pads(self, method: str, padding: Per, rank: int) -> list[tuple[int, int]]:
         """(before, after) for each axis: one number, one an axis, or two an axis from the last axis
         on as in `pad`."""
@@ -132,14 +149,14 @@ class Window(Linalg):
         weight: Self,
         bias: Self | None = None,
         stride: Per = 1,
-        padding: Per = 0,
+        padding: Per | str = 0,
         dilation: Per = 1,
         groups: int = 1,
     ) -> Self:
         """Cross-correlation of images (n, in, *axes) with weights (out, in / groups, *axes).
 
-        As many axes as the weight has behind its first two; padding may be two numbers an axis.
-        Halves are accumulated in float32.
+        As many axes as the weight has behind its first two; padding may be two numbers an axis,
+        "valid" (none) or "same" (what keeps the lengths). Halves are accumulated in float32.
         """
         stamp()
         rank = weight.ndim - 2
@@ -157,7 +174,7 @@ class Window(Linalg):
         kernel = filters[2:]
         steps = self._per("conv2d", "stride", stride, rank, 1)
         spread = self._per("conv2d", "dilation", dilation, rank, 1)
-        pads = self._pads("conv2d", padding, rank)
+        pads = self._conv_pads(padding, kernel, steps, spread)
         dtype = common_dtype("conv2d", self.dtype, weight.dtype)
         work = acc_dtype(dtype)
         u = self._windows("conv2d", nodes.cast(self.uop, work), kernel, steps, spread, pads)
