@@ -1,4 +1,5 @@
 """python -m bench NAME [--peers tinygrad,torch,jax] [--json FILE] [--rounds N] [--quick]
+                        [--kernels]
    python -m bench fuzz [--seconds N] [--seed S]
 
 NAME is a module of this package with a `main(args)`; without one, the names are listed. Peers are
@@ -33,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--json", metavar="FILE", help="also write all results there")
     arguments.add_argument("--rounds", type=int, default=5, help="pairs of runs (default 5)")
     arguments.add_argument("--quick", action="store_true", help="smaller inputs, for a smoke test")
+    arguments.add_argument("--kernels", action="store_true", help="train: the costly kernels too")
     return arguments
 
 

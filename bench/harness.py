@@ -8,7 +8,9 @@ turns, so that whatever else the machine does hits all of them alike.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
+import math
 import os
 import platform
 import statistics
@@ -18,8 +20,9 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 Case = Callable[[], dict[str, float]]
 OURS = "morok"
@@ -160,7 +163,7 @@ def show(title: str, rows: Sequence[Row]) -> None:
         for who, width in zip(systems, widths[1:], strict=True):
             value = row.figures.get(who)
             cells.append(("-" if value is None else f"{value:,.4g}").rjust(width))
-        ratios = " ".join(f"{who} {ratio:.1f}x" for who, ratio in row.ratios.items())
+        ratios = " ".join(f"{who} {ratio:.3g}x" for who, ratio in row.ratios.items())
         print("  ".join([*cells, row.unit.ljust(8), ratios]))
 
 
@@ -189,6 +192,108 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     start = time.process_time()
     answer = work()
     return time.process_time() - start, answer
+
+
+def steady(
+    step: Callable[[], Any], wait: Callable[[Any], Any], seconds: float
+) -> tuple[float, float]:
+    """(CPU seconds, wall seconds) of one `step`, called for at least `seconds` and three times.
+
+    `wait` gets the last answer and returns when all of it has been computed.
+    """
+    wait(step())
+    count = 1
+    while True:
+        wall, cpu = time.perf_counter(), time.process_time()
+        answer = None
+        for _ in range(count):
+            answer = step()
+        wait(answer)
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        if (cpu >= seconds / 2 and count >= 3) or cpu >= seconds:
+            return cpu / count, wall / count
+        count = max(3, count * 2, min(int(count * seconds / max(cpu, 1e-6)), count * 100))
+
+
+Step = Callable[[], Any]
+Wait = Callable[[Any], float]
+FIRST_STEPS = 5
+
+
+class Steppers:
+    """Cases that go on from call to call, as training does, of which one is alive at a time.
+
+    A maker builds a case: (step, wait), where `wait` of a step's answer returns its value when it
+    has been computed. Figures: `cpu` and `wall` of a steady step, in `unit`s; `first`, the seconds
+    until the first step was done; `after 5`, the value after five steps, which has to be the same
+    for every system or the comparison means nothing.
+    """
+
+    UNITS: ClassVar[dict[str, float]] = {"us": 1e6, "ms": 1e3}
+
+    def __init__(
+        self, makers: Mapping[str, Callable[[], tuple[Step, Wait]]], unit: str, seconds: float
+    ) -> None:
+        self._makers = makers
+        self._scale = self.UNITS[unit]
+        self._seconds = seconds
+        self._alive: tuple[str, Step, Wait, dict[str, float]] | None = None
+
+    def cases(self) -> dict[str, Case]:
+        """For `serve`."""
+        return {name: partial(self._run, name) for name in self._makers}
+
+    def _run(self, name: str) -> dict[str, float]:
+        if self._alive is None or self._alive[0] != name:
+            self._alive = None
+            gc.collect()
+            self._alive = self._start(name)
+        _, step, wait, known = self._alive
+        cpu, wall = steady(step, wait, self._seconds)
+        return {**known, "cpu": cpu * self._scale, "wall": wall * self._scale}
+
+    def _start(self, name: str) -> tuple[str, Step, Wait, dict[str, float]]:
+        start = time.perf_counter()
+        step, wait = self._makers[name]()
+        wait(step())
+        first = time.perf_counter() - start
+        value = [wait(step()) for _ in range(FIRST_STEPS - 1)][-1]
+        return name, step, wait, {"first": first, f"after {FIRST_STEPS}": value}
+
+
+def disagreements(rows: Sequence[Row], within: float) -> list[str]:
+    """Where the values after the first steps are further apart than `within`, relatively."""
+    out = []
+    case = ""
+    for row in rows:
+        if not row.case.startswith("  "):
+            case = row.case
+        elif row.case.strip() == f"after {FIRST_STEPS}":
+            ours = row.figures.get(OURS, math.nan)
+            for who, value in row.figures.items():
+                if not abs(value - ours) <= within * abs(ours):
+                    out.append(
+                        f"{case}: {who} has {value:.7g} after {FIRST_STEPS} steps, we {ours:.7g}"
+                    )
+    return out
+
+
+def report_disagreements(rows: Sequence[Row], within: float) -> None:
+    """Says whether all systems computed the same."""
+    found = disagreements(rows, within)
+    for line in found:
+        print(f"NOT THE SAME WORK: {line}")
+    if not found:
+        print(f"all values after {FIRST_STEPS} steps agree to {within:g}")
+
+
+def status(field_name: str) -> float:
+    """A field of /proc/self/status in MB, such as VmHWM (largest resident set so far) or VmRSS."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == field_name:
+            return int(value.split()[0]) / 1024
+    raise LookupError(f"/proc/self/status has no {field_name}")
 
 
 def forked(case: Case) -> Case:

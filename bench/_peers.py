@@ -1,0 +1,48 @@
+"""How the worker of a training benchmark gets its system: on one thread, or with the reason why
+not."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+from collections.abc import Sequence
+from types import ModuleType
+
+_CLANGS = ("clang", *(f"clang-{version}" for version in range(22, 13, -1)))
+
+
+def spread(peers: Sequence[str]) -> list[str]:
+    """The peers, PyTorch also in its compiled form."""
+    also = {"torch": ["torch", "torch.compile"]}
+    return [who for peer in peers for who in also.get(peer, [peer])]
+
+
+def load(benchmark: str, who: str) -> ModuleType | str:
+    """The module that serves a benchmark for one system, or why it cannot."""
+    one_thread()
+    if who == "tinygrad":
+        clang = next(filter(None, map(shutil.which, _CLANGS)), None)
+        if clang is None:
+            return "its CPU device needs clang, which is not on the PATH"
+        os.environ.setdefault("DEV", "CPU")
+        os.environ.setdefault("CC", clang)
+    if who == "torch.compile" and shutil.which(os.environ.get("CXX", "g++")) is None:
+        return "torch.compile needs a C++ compiler: no g++ on the PATH, and CXX is not set"
+    try:
+        return importlib.import_module(f"bench._{benchmark}_{who.partition('.')[0]}")
+    except ImportError as error:
+        return f"not installed ({error})"
+
+
+def one_thread() -> None:
+    """Confines this process, and all it starts, to one CPU and asks libraries for one thread.
+
+    To be called before any of them is imported: they read the environment when they are.
+    """
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CPU_COUNT"):
+        os.environ[name] = "1"
+    flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ["XLA_FLAGS"] = f"{flags} {os.environ.get('XLA_FLAGS', '')}"
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

@@ -1,0 +1,69 @@
+"""What every system trains with: the same first weights, batches and optimizers.
+
+A model's weights follow from their names and shapes alone, so that systems which name them alike
+start alike, whatever order they are made in.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+VOCABULARY, LENGTH, SIZE, HEADS, LAYERS = 256, 128, 256, 4, 4
+"""Of the GPT."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model's training: `batch(size)` are its inputs and targets."""
+
+    optimizer: str
+    rate: float
+    size: int
+    quick: int  # the batch of a smoke test
+    batch: Callable[[int], tuple[Array, Array]]
+
+
+def _images(*shape: int) -> Callable[[int], tuple[Array, Array]]:
+    def make(size: int) -> tuple[Array, Array]:
+        rng = np.random.default_rng(0)
+        images = rng.normal(size=(size, *shape)).astype(np.float32)
+        return images, rng.integers(0, 10, size).astype(np.int32)
+
+    return make
+
+
+def _text(size: int) -> tuple[Array, Array]:
+    tokens = np.random.default_rng(0).integers(0, VOCABULARY, (size, LENGTH + 1)).astype(np.int32)
+    return tokens[:, :-1].copy(), tokens[:, 1:].copy()
+
+
+TASKS = {
+    "mlp": Task("adam", 1e-3, 128, 8, _images(784)),
+    "cnn": Task("adam", 1e-3, 128, 2, _images(1, 28, 28)),
+    "gpt": Task("adamw", 3e-4, 8, 1, _text),
+    "resnet18": Task("sgd", 0.05, 16, 1, _images(3, 64, 64)),
+}
+MOMENTUM, DECAY = 0.9, 0.01
+"""Of SGD, and of AdamW."""
+
+
+def initial(name: str, shape: tuple[int, ...]) -> Array:
+    """The first value of a weight: ones and zeros of norms, small numbers else."""
+    if name.endswith(("running_var", "running_mean")):
+        return np.full(shape, name.endswith("var"), np.float32)
+    rng = np.random.default_rng(zlib.crc32(f"{name} {shape}".encode()))
+    if len(shape) == 1 and name.endswith("weight"):
+        return np.ones(shape, np.float32)
+    if len(shape) == 1:
+        return rng.uniform(-0.02, 0.02, shape).astype(np.float32)
+    bound = 1 / math.sqrt(math.prod(shape[1:]))
+    return rng.uniform(-bound, bound, shape).astype(np.float32)
