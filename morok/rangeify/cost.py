@@ -3,7 +3,7 @@ bottom up."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from morok.ir import GroupOp, Ops, UOp
@@ -92,6 +92,13 @@ def count_costs(order: list[UOp]) -> dict[UOp, Cost]:
     return costs
 
 
+def _spread(below: Cost, times: int) -> Cost:
+    """Of a value repeated `times` times: it gets a buffer of its own rather than be computed so
+    often, which costs a read for each element and a small part of a round trip."""
+    most = 1 + ROUND_TRIP // max(times, 1)
+    return replace(below, work=most) if below.work > most else below
+
+
 def _combined(u: UOp, parts: list[Cost]) -> Cost:
     own = 0
     if u.op in GroupOp.ALU and u.op not in _FREE:
@@ -100,6 +107,8 @@ def _combined(u: UOp, parts: list[Cost]) -> Cost:
         own = PADDING
     if not parts:
         return _NOTHING
+    if u.op is Ops.EXPAND:
+        return _spread(parts[0], numel(u) // max(numel(u.src[0]), 1))
     if len(parts) == 1 and own == 0:
         return parts[0]
     leaves = tuple(dict.fromkeys(leaf for p in parts for leaf in p.leaves))[:_LEAF_LIMIT]

@@ -125,6 +125,22 @@ def test_convolution_with_bias_and_relu(
     np.testing.assert_allclose(y.numpy(), np.maximum(wanted, 0), rtol=1e-5, atol=1e-5)
 
 
+def test_the_gradient_of_a_convolution_never_stores_products(
+    rng: np.random.Generator, cost_of: CostOf
+) -> None:
+    """What flows back to the image is the sum of products gradient * weight, of which there are 25
+    for each result and channel. However much work the gradient is, it is that which gets a buffer,
+    and not the products."""
+    x = Tensor(floats(rng, 4, 8, 12, 12), requires_grad=True)
+    y = x.conv2d(Tensor(floats(rng, 8, 8, 5, 5)))
+    (y.tanh() * y.sigmoid()).sum().backward()
+    assert x.grad is not None
+    cost = cost_of(x.grad.realize)
+    results, products = y.numel(), y.numel() * 8 * 25
+    passes = 8 * (x.numel() + results) * FLOAT  # a few kernels over images and results
+    assert cost.bytes <= passes < products * FLOAT
+
+
 def test_a_chain_of_elementwise_operations(rng: np.random.Generator, cost_of: CostOf) -> None:
     """One kernel, however long the chain: one read, one write, each operation once."""
     x = floats(rng, 50, 128)

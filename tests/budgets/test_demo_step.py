@@ -48,18 +48,18 @@ def test_kernels_flops_and_bytes(demo_steps: list[Step]) -> None:
     assert sum(k["bytes"] for k in kernels) <= 2 * moved
 
 
-KERNELS = 28
+KERNELS = 27
 """Of one step. Forward 8: four layers, the pooling, three copies of padded images. Loss of ten
-scores and its gradient 7. Backward 4: the inputs of three layers, the pooling's mask. Updates 9:
+scores and its gradient 6. Backward 4: the inputs of three layers, the pooling's mask. Updates 9:
 each of the eight parameters with the sum that is its gradient, and the two bias corrections."""
 
 # Per kernel, with all caches empty. Raise one only together with the reason why it must cost more;
 # lower it when the cost falls.
-FRONTEND = {"built": 48, "visited": 0, "python": 0}
+FRONTEND = {"built": 49, "visited": 0, "python": 0}
 """Tensors, loss, gradients and optimizer, up to the list of values to compute."""
-SCHEDULE = {"built": 163, "visited": 82, "python": 7.0}
+SCHEDULE = {"built": 164, "visited": 82, "python": 7.0}
 """The graph without buffers, ranges, fusion, the kernels."""
-LOWERING = {"built": 1480, "visited": 1005, "python": 142}
+LOWERING = {"built": 1490, "visited": 1011, "python": 142}
 """From a kernel's graph to its C source."""
 
 
