@@ -1,7 +1,7 @@
 """Execution: schedules, plans, caches, realize."""
 
 from morok.engine import buffers
-from morok.engine.buffers import base_of, hold, is_buffer_view
+from morok.engine.buffers import base_of, hold, is_buffer_view, is_write
 from morok.engine.compile import (
     CompiledKernel,
     CompileStats,
@@ -27,6 +27,7 @@ __all__ = [
     "heaviest_kernel",
     "hold",
     "is_buffer_view",
+    "is_write",
     "normalise",
     "plan",
     "realize",

@@ -18,7 +18,7 @@ import numpy as np
 from morok.dtype import DType, from_numpy
 from morok.engine.overlap import Spans
 from morok.errors import InvalidGraphError
-from morok.ir import DeviceSpec, GroupOp, Ops, UOp
+from morok.ir import DeviceSpec, GroupOp, Ops, UOp, is_ordered
 from morok.runtime import Buffer
 
 _memory: weakref.WeakKeyDictionary[UOp, Buffer] = weakref.WeakKeyDictionary()
@@ -131,6 +131,11 @@ def arguments(buffers: Sequence[UOp], written: Iterable[UOp]) -> list[Buffer]:
         memory[slot] = Buffer(original.nbytes)
         memory[slot].view(np.uint8)[:] = original.view(np.uint8)
     return memory
+
+
+def is_write(root: UOp) -> bool:
+    """A write of a whole view of memory, `AFTER(view, STORE(view, value))`, not a value."""
+    return root.op is Ops.AFTER and not is_ordered(root)
 
 
 def new_version(node: UOp) -> UOp:

@@ -12,6 +12,7 @@ from morok.engine.buffers import (
     bind,
     hold,
     is_buffer_view,
+    is_write,
     new_buffer,
     new_version,
 )
@@ -50,7 +51,7 @@ def _run(roots: list[UOp]) -> list[UOp]:
     device = Device["CPU"]
     normal, buffers = normalise(sink_of(roots))
     planned = plan(normal, len(buffers), device)
-    memory = arguments(buffers, (base_of(r.src[0]) for r in roots if r.op is Ops.AFTER))
+    memory = arguments(buffers, (base_of(r.src[0]) for r in roots if is_write(r)))
     memory += [Buffer(b.arg * b.dtype.itemsize) for b in planned.fresh]
     if watched():
         _run_watched(planned, memory)
@@ -60,7 +61,7 @@ def _run(roots: list[UOp]) -> list[UOp]:
         stats.run_seconds += perf_counter() - start
     out: list[UOp] = []
     for root, slot in zip(roots, planned.results, strict=True):
-        if root.op is Ops.AFTER:
+        if is_write(root):
             old = base_of(root.src[0])
             out.append(root.src[0].substitute({old: new_version(old)}))
         else:

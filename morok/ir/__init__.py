@@ -5,6 +5,7 @@ This is the face of the package: other packages import from here and not from it
 
 from morok.ir.capability import Capability, Compiler, Renderer
 from morok.ir.checks import check_node
+from morok.ir.elements import element_reads, is_carried, is_ordered, loops_of, parts_of
 from morok.ir.fields import FIELD_NAMES, fields_of
 from morok.ir.interpret import (
     interpret_kernel,
@@ -99,6 +100,7 @@ __all__ = [
     "check_node",
     "check_stage",
     "divides",
+    "element_reads",
     "fields_of",
     "find_faults",
     "graph_rewrite",
@@ -107,15 +109,19 @@ __all__ = [
     "interpret_linear",
     "interpret_program",
     "interpret_tensor",
+    "is_carried",
     "is_const",
+    "is_ordered",
     "is_pow2",
     "kind",
     "lanes",
     "log2",
+    "loops_of",
     "lowest",
     "node",
     "not_const",
     "num",
+    "parts_of",
     "register_simplifier",
     "same",
     "same_dtype",

@@ -142,7 +142,7 @@ _VIEWS: Final = frozenset({Ops.AFTER, Ops.BARRIER, Ops.NOOP, Ops.INDEX, Ops.POIN
 _KERNEL_MEMORY: Final = frozenset({Ops.PARAM, Ops.DEFINE_LOCAL, Ops.DEFINE_REG, Ops.BUFFERIZE})
 _TENSOR_VIEWS: Final = GroupOp.Movement | {Ops.AFTER, Ops.BUFFER_VIEW, Ops.NOOP, Ops.INDEX}
 _TENSOR_TARGETS: Final = frozenset(
-    {Ops.BUFFER, Ops.PARAM, Ops.BUFFERIZE, Ops.MSTACK, Ops.MSELECT, Ops.MULTI}
+    {Ops.BUFFER, Ops.PARAM, Ops.BUFFERIZE, Ops.CONTIGUOUS, Ops.MSTACK, Ops.MSELECT, Ops.MULTI}
 )
 
 

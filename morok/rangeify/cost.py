@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from morok.ir import GroupOp, Ops, UOp
+from morok.ir import GroupOp, Ops, UOp, element_reads, is_carried, is_ordered, parts_of
 
 # Work of one element relative to an addition; a round trip through memory costs about four.
 ROUND_TRIP = 4
@@ -67,11 +67,18 @@ def value_sources(u: UOp) -> tuple[UOp, ...]:
     """The sources whose values make the value of `u`; shape arguments are none."""
     if u.op in GroupOp.Movement or u.op in IDENTITY or u.op in _PASSING:
         return u.src[:1]
+    if u.op is Ops.BUFFERIZE or is_ordered(u):
+        return tuple(read.src[0] for read in tensor_reads(u))
     if u.op is Ops.AFTER:
         return tuple(d.src[1] for d in u.src[1:])
     if u.op in GroupOp.ALU or u.op in _FREE:
         return u.src
     return ()
+
+
+def tensor_reads(u: UOp) -> list[UOp]:
+    """The INDEXes by which a BUFFERIZE or an ordered loop reads tensors: not what it carries."""
+    return [read for read in element_reads(parts_of(u)) if not is_carried(read)]
 
 
 _PASSING = frozenset({Ops.REDUCE_AXIS, Ops.CONTIGUOUS, Ops.COPY})
@@ -105,6 +112,8 @@ def _combined(u: UOp, parts: list[Cost]) -> Cost:
         own = _HEAVY.get(u.op, 1)
     elif u.op is Ops.PAD:
         own = PADDING
+    elif u.op is Ops.BUFFERIZE:
+        own = len(parts)
     if not parts:
         return _NOTHING
     if u.op is Ops.EXPAND:

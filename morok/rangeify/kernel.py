@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import CallInfo, KernelInfo, Level, Ops, UOp, check_stage
+from morok.ir import CallInfo, KernelInfo, Level, Ops, UOp, check_stage, is_ordered
 from morok.rangeify.estimate import estimate
 from morok.rangeify.ranges import Kernel, Ranged, Rangeify
 from morok.rangeify.transforms import block_sums, renumber, simplify_merge_adjacent
@@ -74,7 +74,11 @@ def split_store(stores: list[UOp]) -> UOp:
     for _, stage in RANGE_STAGES:
         sink = stage(sink)
     context = LocalAddBufferContext()
-    replace = {u: context.add(u) for u in sink.toposort() if u.op in (Ops.BUFFER, Ops.PARAM)}
+    order = sink.toposort()
+    replace = {u: context.add(u) for u in order if u.op in (Ops.BUFFER, Ops.PARAM)}
+    for u in order:
+        if u.op is Ops.AFTER:  # a pointer, as what it passes on
+            replace[u] = replace[u.src[0]].after(*u.src[1:])
     sink = sink.substitute(replace)
     info = KernelInfo(name=_name(sink), estimates=estimate(sink))
     sink = check_stage(UOp(Ops.SINK, dtypes.void, sink.src, info), Level.KERNEL, "split store")
@@ -118,7 +122,7 @@ def put_together(ranged: Ranged, order: list[Kernel]) -> list[list[Kernel]]:
 
 
 def _is_update(k: Kernel, ranged: Ranged) -> bool:
-    return all(o.op is Ops.AFTER for o in k.outputs) and not any(
+    return all(o.op is Ops.AFTER and not is_ordered(o) for o in k.outputs) and not any(
         s.src[1].has(op) for s in ranged.stores[k].values() for op in (Ops.REDUCE, Ops.BUFFERIZE)
     )
 
@@ -142,7 +146,7 @@ def _written(ranged: Ranged) -> dict[UOp, Kernel]:
 def _torn(k: Kernel, ranged: Ranged) -> UOp | None:
     """An output of `k` that overwrites elements which `k` still reads in other iterations."""
     for o, store in ranged.stores[k].items():
-        if o.op is not Ops.AFTER:
+        if o.op is not Ops.AFTER or is_ordered(o):
             continue
         target = store.src[0]
         for s in ranged.stores[k].values():
@@ -210,7 +214,7 @@ def _snapshot(sink: UOp, buffer: UOp, copy: UOp) -> UOp:
     """`sink` with every read of `buffer` replaced by a read of `copy`, made before any write."""
     roots = []
     for root in sink.src:
-        if root.op is Ops.AFTER:
+        if root.op is Ops.AFTER and not is_ordered(root):
             target, value = root.src[1].src
             store = root.src[1].replace(src=(target, value.substitute({buffer: copy})))
             roots.append(root.replace(src=(root.src[0], store)))

@@ -19,7 +19,20 @@ from math import prod
 from morok._core import consumers
 from morok.dtype import AddrSpace, DType, dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import AxisType, BufferizeOpts, DeviceSpec, GroupOp, Ops, ReduceOp, UOp
+from morok.ir import (
+    AxisType,
+    BufferizeOpts,
+    DeviceSpec,
+    GroupOp,
+    Ops,
+    ReduceOp,
+    UOp,
+    element_reads,
+    is_carried,
+    is_ordered,
+    loops_of,
+    parts_of,
+)
 from morok.rangeify.cost import (
     IDENTITY,
     ROUND_TRIP,
@@ -27,6 +40,7 @@ from morok.rangeify.cost import (
     count_costs,
     is_contraction,
     numel,
+    tensor_reads,
     value_sources,
 )
 from morok.rangeify.movement import Index, apply_movement, flatten
@@ -44,6 +58,7 @@ class Kernel:
     index: Index
     ranges: tuple[UOp, ...]
     closed: bool = False  # no other value may join
+    ordered: bool = False  # its iterations see each other's writes
     outputs: list[UOp] = field(default_factory=list)
     readers: dict[Kernel, None] = field(default_factory=dict)  # kernels that read its outputs
     reads: dict[UOp, None] = field(
@@ -107,6 +122,9 @@ class Rangeify:
         self.sources: dict[tuple[UOp, Use], tuple[Use, ...]] = {}
         self.reduce_ranges: dict[tuple[UOp, Use], tuple[UOp, ...]] = {}
         self._unread: dict[tuple[int, ...], list[Kernel]] = {}  # kernels of outputs without users
+        self.fills: dict[UOp, UOp] = {}  # ordered loop -> what stands in its memory before
+        # What stands in an index for an element of a tensor, until values are built.
+        self.elements: dict[tuple[UOp, Use], UOp] = {}
         self._next_range = 0
 
     # ---- loops ----
@@ -161,18 +179,24 @@ class Rangeify:
             uses = self.uses.get(u, {})
             if (not uses and u not in roots) or numel(u) == 0:
                 continue
-            if u in roots or u.op in _MATERIALISED or u in self.forced:
+            if is_ordered(u):
+                self._make_ordered(u, uses)
+            elif u in roots or u.op in _MATERIALISED or u in self.forced:
                 self._make_global(u, uses)
             else:
                 self._place(u, uses)
         return self._build()
 
     def _place(self, u: UOp, uses: dict[Use, None]) -> None:
-        if u.op in _INLINE or self._is_view(u, uses) or self._fusible(u, uses):
+        if self._is_inline(u) or self._is_view(u, uses) or self._fusible(u, uses):
             for use in uses:
                 self._descend(u, use)
         elif not self._make_row(u, uses):
             self._make_global(u, uses)
+
+    def _is_inline(self, u: UOp) -> bool:
+        """Plain arithmetic on the index costs nothing worth keeping."""
+        return u.op in IDENTITY or (u.op is Ops.BUFFERIZE and not value_sources(u))
 
     def _is_view(self, u: UOp, uses: dict[Use, None]) -> bool:
         """A movement op costs index arithmetic only, but for padding that asks a question at every
@@ -268,6 +292,10 @@ class Rangeify:
             home.closed = u in self.apart
             if not uses:
                 self._unread.setdefault(shape, []).append(home)
+        self._settle(u, home, uses)
+
+    def _settle(self, u: UOp, home: Kernel, uses: dict[Use, None]) -> None:
+        """`home` computes `u`; its users wait for it."""
         home.outputs.append(u)
         self.home[u] = home
         for use in uses:
@@ -275,6 +303,20 @@ class Rangeify:
                 home.readers[use.kernel] = None
                 use.kernel.reads[u] = None
         self._descend(u, Use(home, home.index, None))
+
+    def _make_ordered(self, u: UOp, uses: dict[Use, None]) -> None:
+        """A kernel for an ordered loop, after one that fills its memory."""
+        home = self._new_kernel(tuple(_end(r) for r in loops_of(u)))
+        home.closed = home.ordered = True
+        self._settle(u, home, uses)
+        memory = u.src[0]
+        if memory.op is Ops.CONTIGUOUS:
+            fill = UOp(Ops.NOOP, u.dtype, (memory.src[0], u))
+            self.fills[fill] = u
+            first = self._new_kernel(memory.shape or ())
+            first.closed = True
+            first.readers[home] = None
+            self._settle(fill, first, {})
 
     def _join(self, uses: dict[Use, None], shape: tuple[int, ...]) -> Kernel | None:
         """A user's kernel that can store the value too: it wants it at its own output index and
@@ -323,6 +365,40 @@ class Rangeify:
 
     def _descend(self, u: UOp, use: Use) -> None:
         """The uses of the sources when `u` is computed at `use`."""
+        if u.op is Ops.BUFFERIZE or is_ordered(u):
+            below = self._element_uses(u, use)
+        else:
+            below = self._source_uses(u, use)
+        self.sources[u, use] = tuple(below)
+        for s, b in zip(value_sources(u), below, strict=True):
+            self.uses.setdefault(s, {})[b] = None
+            if s.op is Ops.PARAM:
+                b.kernel.reads[s] = None
+
+    def _element_uses(self, u: UOp, use: Use) -> list[Use]:
+        """The uses of the tensors of which a BUFFERIZE or an ordered loop reads elements.
+
+        An index may depend on elements that were read. Values are not known yet, so something that
+        depends on the same loops stands for them.
+        """
+        replace = dict(zip(loops_of(u), use.index, strict=True))
+        below: list[Use] = []
+        for read in tensor_reads(u):
+            index = tuple(i.substitute(replace) for i in read.indices)
+            at = Use(use.kernel, index, use.valid)
+            below.append(at)
+            replace[read] = self._element(read.src[0], at)
+        return below
+
+    def _element(self, tensor: UOp, use: Use) -> UOp:
+        found = self.elements.get((tensor, use))
+        if found is None:
+            stand_in = UOp(Ops.PARAM, tensor.dtype, (), (-1 - len(self.elements), numel(tensor)))
+            found = UOp(Ops.INDEX, tensor.dtype, (stand_in, flatten(use.index, tensor.shape or ())))
+            self.elements[tensor, use] = found
+        return found
+
+    def _source_uses(self, u: UOp, use: Use) -> list[Use]:
         below: list[Use] = []
         for s in value_sources(u):
             shape = s.shape
@@ -335,11 +411,7 @@ class Rangeify:
                 below.append(Use(use.kernel, (), use.valid))
             else:
                 below.append(use)
-        self.sources[u, use] = tuple(below)
-        for s, b in zip(value_sources(u), below, strict=True):
-            self.uses.setdefault(s, {})[b] = None
-            if s.op is Ops.PARAM:
-                b.kernel.reads[s] = None
+        return below
 
     def _reduce_use(self, u: UOp, use: Use) -> Use:
         shape = u.src[0].shape
@@ -366,6 +438,8 @@ class Rangeify:
             elif u.op is Ops.PARAM:
                 for use in uses:
                     values[u, use] = _read(u, use.index[0], use.valid)
+            elif is_ordered(u) and u in self.home:
+                self._store_ordered(u, uses, values, buffers, stores)
             elif u in self.home:
                 self._store(u, uses, values, buffers, stores)
             elif u in self.rows:
@@ -385,6 +459,10 @@ class Rangeify:
             else:
                 for use in uses:
                     values[u, use] = self._compute(u, use, values)
+        if self.elements:
+            known = {place.src[0]: values[at] for at, place in self.elements.items()}
+            for made in stores.values():
+                made.update({u: _resolved(store, known) for u, store in made.items()})
         return Ranged(self.kernels, stores, buffers)
 
     def _store(
@@ -418,6 +496,59 @@ class Rangeify:
             else:
                 values[u, use] = _read(buffers[u], flatten(use.index, u.shape or ()), use.valid)
 
+    def _store_ordered(
+        self,
+        u: UOp,
+        uses: dict[Use, None],
+        values: dict[tuple[UOp, Use], UOp],
+        buffers: dict[UOp, UOp],
+        stores: dict[Kernel, dict[UOp, UOp]],
+    ) -> None:
+        home, memory = self.home[u], u.src[0]
+        if memory.op is Ops.CONTIGUOUS:
+            place = UOp(Ops.LUNIQUE, dtypes.void, (), len(buffers))
+            buffers[u] = UOp(Ops.BUFFER, u.dtype, (place, _device(u)), numel(memory))
+            (fill,) = (f for f, loop in self.fills.items() if loop is u)
+            first = self.home[fill]
+            buffers[fill] = buffers[u]
+            at = _read(buffers[u], flatten(first.index, first.shape), None)
+            value = self._compute(fill, Use(first, first.index, None), values)
+            stores[first][fill] = UOp(Ops.STORE, dtypes.void, (at, value, *first.ranges))
+        else:
+            buffers[u] = _base(memory)
+        own = Use(home, home.index, None)
+        new = self._elements(u, own, values)
+        index, value = u.src[1].src[:2]
+        for read in (*element_reads(parts_of(u)), index):
+            if read is index or is_carried(read):
+                new[read] = self._carried(read, buffers[u], new)
+        stores[home][u] = UOp(
+            Ops.STORE, dtypes.void, (new[index], value.substitute(new), *home.ranges)
+        )
+        for use in uses:
+            if memory.op is Ops.CONTIGUOUS:
+                values[u, use] = _read(buffers[u], flatten(use.index, u.shape or ()), use.valid)
+            else:
+                values[u, use] = _view_read(memory, use.index, use.valid)
+
+    def _carried(self, read: UOp, buffer: UOp, new: dict[UOp, UOp]) -> UOp:
+        """The INDEX of an ordered loop's memory, seen from within the loop, on its buffer."""
+        memory = read.src[0]
+        at: list[UOp] = [i.substitute(new) for i in read.src[1:]]
+        gate = at.pop() if read.arg else None
+        deps = [new[dep] for dep in memory.src[1:] if is_carried(read)]
+        view = memory.src[0] if is_carried(read) else memory
+        plain = _view_read(view, tuple(at), gate, buffer)
+        deps = [dep for dep in deps if dep.op is Ops.RANGE]
+        return plain.replace(src=(buffer.after(*deps), *plain.src[1:]))
+
+    def _elements(self, u: UOp, use: Use, values: dict[tuple[UOp, Use], UOp]) -> dict[UOp, UOp]:
+        """What stands for the loops and the element reads of `u` when it is computed at `use`."""
+        new = dict(zip(loops_of(u), use.index, strict=True))
+        reads = zip(tensor_reads(u), self.sources[u, use], strict=True)
+        new.update({read: values[read.src[0], at] for read, at in reads})
+        return new
+
     def _compute(self, u: UOp, use: Use, values: dict[tuple[UOp, Use], UOp]) -> UOp:
         sources = value_sources(u)
         below = self.sources[u, use]
@@ -433,9 +564,8 @@ class Rangeify:
             ranges = self.reduce_ranges[u, use]
             return _reduce(u, parts[0], ranges) if ranges else parts[0]
         if u.op is Ops.BUFFERIZE:
-            at = dict(zip(u.ended_ranges, use.index, strict=True))
             compute: UOp = u.src[0]
-            return compute.substitute(at)
+            return compute.substitute(self._elements(u, use, values))
         if u.op in GroupOp.ALU or u.op in (Ops.CAST, Ops.BITCAST):
             return UOp(u.op, u.dtype, parts, u.arg)
         if len(parts) == 1:
@@ -459,7 +589,6 @@ def _reduce(u: UOp, value: UOp, ranges: tuple[UOp, ...]) -> UOp:
     return UOp(Ops.REDUCE, u.dtype, (value, *ranges), op)
 
 
-_INLINE = IDENTITY | {Ops.BUFFERIZE}  # a BUFFERIZE of plain arithmetic is computed where it is read
 _MATERIALISED = frozenset({Ops.CONTIGUOUS, Ops.COPY, Ops.AFTER})
 
 
@@ -494,9 +623,20 @@ def _read(buffer: UOp, flat: UOp, valid: UOp | None) -> UOp:
     return UOp(Ops.INDEX, buffer.dtype, src, valid is not None)
 
 
-def _view_read(view: UOp, index: Index, valid: UOp | None) -> UOp:
-    """INDEX of the buffer behind a chain of movement ops."""
+def _view_read(view: UOp, index: Index, valid: UOp | None, buffer: UOp | None = None) -> UOp:
+    """INDEX of the buffer behind a chain of movement ops; `buffer` if it stands for that."""
     while view.op in GroupOp.Movement:
         index, valid = apply_movement(view, index, valid)
         view = view.src[0]
-    return _read(view, index[0], valid)
+    return _read(view if buffer is None else buffer, flatten(index, view.shape or ()), valid)
+
+
+def _resolved(store: UOp, known: dict[UOp, UOp]) -> UOp:
+    """A STORE with the elements put in for what stands for them; their indices may have more."""
+    while True:
+        here = {
+            u: known[u.src[0]] for u in store.toposort() if u.op is Ops.INDEX and u.src[0] in known
+        }
+        if not here:
+            return store
+        store = store.substitute(here)

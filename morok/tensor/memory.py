@@ -27,7 +27,7 @@ import numpy.typing as npt
 from morok import engine
 from morok._core import toposort
 from morok.dtype import DType, Scalar, dtypes, from_numpy, to_numpy
-from morok.engine import base_of, buffers, hold, is_buffer_view
+from morok.engine import base_of, buffers, hold, is_buffer_view, is_write
 from morok.forking import held_at_fork
 from morok.ir import DeviceSpec, GroupOp, Ops, UOp
 from morok.tensor import effects, nodes
@@ -303,7 +303,7 @@ def _settle(roots: dict[UOp, _Owners], views: Sequence[UOp]) -> None:
     """Point tensors at the memory that now holds them."""
     taken: set[int] = set()
     for (root, owners), view in zip(roots.items(), views, strict=True):
-        written = root.op is Ops.AFTER
+        written = is_write(root)
         memory = id(buffers.buffer_of(base_of(view)))
         if (
             not written and memory in taken

@@ -234,6 +234,8 @@ class Evaluator:
 
     def _initial(self, memory: UOp) -> Array:
         """The contents of a memory before this graph writes to it."""
+        if memory.op is Ops.CONTIGUOUS:
+            return self.value(memory.src[0]).data.reshape(-1)
         size, element = lane_count(memory), memory.dtype.base
         if memory.op in (Ops.DEFINE_REG, Ops.DEFINE_LOCAL):
             return numeric.uninitialised(size, element)

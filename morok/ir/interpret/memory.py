@@ -1,14 +1,16 @@
 """Memory as a value: lists of writes, and the contents that they leave.
 
-A view is a chain of movement ops, BUFFER_VIEWs and AFTERs on a memory (BUFFER, PARAM, DEFINE_REG,
-DEFINE_LOCAL). Registers are private to each iteration of the loops around them, local memory to
-each work-group, everything else there is once.
+A view is a chain of movement ops, BUFFER_VIEWs and AFTERs on a memory (BUFFER, PARAM, CONTIGUOUS,
+DEFINE_REG, DEFINE_LOCAL). A CONTIGUOUS is memory of its own with the contents of its source.
+Registers are private to each iteration of the loops around them, local memory to each work-group,
+everything else there is once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -38,7 +40,9 @@ __all__ = [
 ]
 
 _VIEWS: Final = GroupOp.Movement | {Ops.BUFFER_VIEW, Ops.AFTER, Ops.NOOP}
-_MEMORY: Final = frozenset({Ops.BUFFER, Ops.PARAM, Ops.DEFINE_REG, Ops.DEFINE_LOCAL})
+_MEMORY: Final = frozenset(
+    {Ops.BUFFER, Ops.PARAM, Ops.CONTIGUOUS, Ops.DEFINE_REG, Ops.DEFINE_LOCAL}
+)
 _ITEM_AXES: Final = frozenset({AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE})
 EFFECTS: Final = frozenset({Ops.STORE, Ops.END, Ops.GROUP, Ops.SINK, Ops.CALL, Ops.BARRIER})
 """Ops that, when void, stand for writes."""
@@ -103,6 +107,8 @@ def element_count(memory: UOp) -> int:
     """Number of elements of a memory; registers may have vectors as elements."""
     if memory.op is Ops.BUFFER:
         return int(memory.arg)
+    if memory.op is Ops.CONTIGUOUS:
+        return prod(memory.shape or ())
     return int(memory.arg[0 if memory.op is Ops.DEFINE_REG else 1])
 
 
@@ -134,7 +140,10 @@ def _reads(user: UOp, node: UOp, read: set[UOp]) -> bool:
 
 def positions_of(view: UOp) -> Array:
     """For each element of a view of memory, its place in the memory."""
-    places = np.arange(lane_count(root_of(view)))
+    memory = root_of(view)
+    places = np.arange(lane_count(memory))
+    if memory.op is Ops.CONTIGUOUS:
+        places = places.reshape(memory.shape or ())
     for op in chain_of(view):
         if op.op is Ops.BUFFER_VIEW:
             size, offset = op.arg
