@@ -73,9 +73,11 @@ PIPELINE = (
     Stage(15, "lower index dtype", lambda s, r: lower_index_dtype(s), absent=_REDUCED),
     Stage(16, "post-index symbolic", lambda s, r: post_index_symbolic(s), absent=_REDUCED),
     Stage(17, "pre-matcher", _pre_matcher, absent=_REDUCED),
-    Stage(18, "decompositions", _decompose, absent=_REDUCED),
-    Stage(19, "final rewrite", lambda s, r: final_rewrite(s, r.capability), absent=_REDUCED),
-    Stage(20, "control flow", lambda s, r: control_flow(s), absent=_REDUCED),
+    Stage(18, "decompositions", _decompose, Level.LOWERED, _REDUCED),
+    Stage(
+        19, "final rewrite", lambda s, r: final_rewrite(s, r.capability), Level.LOWERED, _REDUCED
+    ),
+    Stage(20, "control flow", lambda s, r: control_flow(s), Level.LOWERED, _REDUCED),
     Stage(21, "linearize", _linearize, Level.LINEAR),
     Stage(22, "if/endif", lambda s, r: add_ifs(s, r.capability), Level.LINEAR),
 )

@@ -27,6 +27,7 @@ class Level(enum.Enum):
 
     TENSOR = "tensor"  # movement ops and shapes, or the ranged graph before kernels are split
     KERNEL = "kernel"  # one kernel: a SINK of statements over ranges
+    LOWERED = "lowered"  # the same after decompositions, whose arithmetic has wide bounds
     LINEAR = "linear"  # one kernel as a sequence of ops
 
 
@@ -73,9 +74,10 @@ _ABOVE_LINEAR: Final = (_ABOVE_KERNEL - {Ops.IF, Ops.ENDIF}) | frozenset(
 _FOREIGN: Final = {
     Level.TENSOR: _BELOW_TENSOR,
     Level.KERNEL: _ABOVE_KERNEL,
+    Level.LOWERED: _ABOVE_KERNEL,
     Level.LINEAR: _ABOVE_LINEAR,
 }
-_ROOTS: Final = {Level.KERNEL: Ops.SINK, Level.LINEAR: Ops.LINEAR}
+_ROOTS: Final = {Level.KERNEL: Ops.SINK, Level.LOWERED: Ops.SINK, Level.LINEAR: Ops.LINEAR}
 
 
 def _root(graph: _Graph) -> _Found:
@@ -237,7 +239,7 @@ def _bounds(graph: _Graph) -> _Found:
 
 
 def _never_inside(graph: _Graph) -> _Found:
-    """After decomposition bounds are wide: only what is surely wrong is refused."""
+    """Where bounds are wide, only what is surely wrong is refused."""
     for node in graph.nodes:
         if node.op is not Ops.INDEX or node.arg or node in graph.in_if:
             continue
@@ -317,7 +319,8 @@ def _flat(graph: _Graph) -> _Found:
 # The table ---------------------------------------------------------------------------------------
 
 _ALL: Final = frozenset(Level)
-_TENSOR, _KERNEL, _LINEAR = (frozenset({level}) for level in Level)
+_TENSOR, _PROVABLE, _LOWERED, _LINEAR = (frozenset({level}) for level in Level)
+_KERNEL = _PROVABLE | _LOWERED
 
 # fmt: off
 RULES: Final = (
@@ -339,9 +342,9 @@ RULES: Final = (
               "INDEX selects from memory", _index_buffer),
     GraphRule("params", _KERNEL | _LINEAR,
               "one PARAM for each slot, a pointer; one DEFINE_VAR for each name", _params),
-    GraphRule("index-bounds", _TENSOR | _KERNEL,
+    GraphRule("index-bounds", _TENSOR | _PROVABLE,
               "INDEX is proved within its buffer, or gated", _bounds),
-    GraphRule("index-bounds", _LINEAR,
+    GraphRule("index-bounds", _LOWERED | _LINEAR,
               "no INDEX is surely outside of its buffer", _never_inside),
     GraphRule("sequence", _LINEAR,
               "definitions before uses and in scope, blocks nested", _sequence),

@@ -11,9 +11,9 @@ from morok.errors import DTypeError, ShapeError
 from morok.ir import Ops, UOp
 from morok.tensor import nodes
 from morok.tensor.base import Number, fail, make_leaf, unique_leaf, weak_dtype
-from morok.tensor.indexing import Indexing
 from morok.tensor.nodes import Shape
 from morok.tensor.provenance import stamp
+from morok.tensor.scan import Scan
 
 
 def dims_of(args: tuple[Any, ...]) -> Shape:
@@ -26,7 +26,7 @@ def dims_of(args: tuple[Any, ...]) -> Shape:
     return shape
 
 
-class Creation(Indexing):
+class Creation(Scan):
     """Constructors."""
 
     __slots__ = ()

@@ -9,13 +9,14 @@ differentiated again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from morok._core import toposort
 from morok.dtype import acc_dtype
 from morok.errors import InvalidGraphError
 from morok.ir import GroupOp, Ops, ReduceOp, UOp
 from morok.tensor import nodes
+from morok.tensor.loop_gradient import element_gradients, is_by_elements, tensors_of
 from morok.tensor.nodes import alu, const, shape_of, size_of, where
 
 Rule = Callable[[UOp, UOp], UOp]
@@ -29,8 +30,16 @@ def gradients(root: UOp, seed: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
     where only steps (floor, round …) lie between.
     InvalidGraphError for an op on the way that has no entry.
     """
+    return _gradients(root, seed, targets, toposort(root))
+
+
+def _within(root: UOp, seed: UOp, targets: Iterable[UOp], reads: Sequence[UOp]) -> dict[UOp, UOp]:
+    """`gradients` of a scalar expression whose `reads` of tensors are not entered."""
+    return _gradients(root, seed, targets, toposort(root, stop=set(reads)))
+
+
+def _gradients(root: UOp, seed: UOp, targets: Iterable[UOp], order: list[UOp]) -> dict[UOp, UOp]:
     wanted = set(targets)
-    order = toposort(root)
     reached = _reached(order, wanted)
     found: dict[UOp, UOp] = {root: seed} if root in reached else {}
     for node in reversed(order):
@@ -38,6 +47,12 @@ def gradients(root: UOp, seed: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
             continue
         grad = found.get(node)
         if grad is None:
+            continue
+        if is_by_elements(node):
+            for source, part in element_gradients(grad, node, _within).items():
+                if source in reached:
+                    before = found.get(source)
+                    found[source] = part if before is None else _add(before, part)
             continue
         sources = node.src
         rules = RULES.get(node.op, ())
@@ -63,7 +78,7 @@ def _reached(order: list[UOp], wanted: set[UOp]) -> set[UOp]:
         if node in wanted:
             reached.add(node)
         elif node.op is not Ops.DETACH and node.dtype.kind == "f":
-            for source in node.src:
+            for source in tensors_of(node) if is_by_elements(node) else node.src:
                 if source in reached:
                     reached.add(node)
                     break

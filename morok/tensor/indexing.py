@@ -1,19 +1,23 @@
-"""Basic indexing: ints, slices with steps, None and Ellipsis, all by movement; and its inverse,
-which puts values back where they came from."""
+"""Indexing: ints, slices with steps, None and Ellipsis by movement, and its inverse, which puts
+values back where they came from; index arrays by the loops of `selection`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any, Self
+
+import numpy as np
 
 from morok.dtype import dtypes
 from morok.errors import AxisError, ShapeError
 from morok.ir import Ops, UOp
-from morok.tensor import nodes
+from morok.tensor import memory, nodes
 from morok.tensor.activation import Activation
 from morok.tensor.base import fail
+from morok.tensor.loops import clamped, counters, position, tabulated
 from morok.tensor.nodes import Shape
 from morok.tensor.provenance import stamp
+from morok.tensor.selection import Arrays, Selection, index_array, mask_array, parse
 
 
 def every(u: UOp, axis: int, step: int) -> UOp:
@@ -82,84 +86,215 @@ def put_back(place: UOp, base: UOp, value: UOp) -> UOp:
     return value
 
 
+def _is_mask(index: Any) -> bool:
+    return isinstance(index, (Activation, np.ndarray)) and index.dtype.kind == "b"
+
+
 class Indexing(Activation):
-    """`t[…]`, read."""
+    """`t[…]` and its relatives, read and written."""
 
     __slots__ = ()
 
-    def _indexed(self, index: Any) -> UOp:
-        """The graph of `self[index]`."""
+    def _parsed(self, index: Any) -> tuple[UOp, Selection | None]:
+        """The part of `self[index]` that is movement, and what index arrays then select from that,
+        if there are any."""
+        entries = parse(index, self.shape)
+        basic: list[Any] = []
+        for entry in entries:
+            basic += [slice(None)] * entry.axes if isinstance(entry, Arrays) else [entry]
+        u = self._moved(basic)
+        if not any(isinstance(entry, Arrays) for entry in entries):
+            return u, None
+        return u, Selection(nodes.shape_of(u), entries)
+
+    def _moved(self, entries: Sequence[Any]) -> UOp:
+        """`self` under ints, slices and None, one entry for every axis."""
         u = self.uop
-        entries = list(index) if isinstance(index, tuple) else [index]
         shape: list[int] = []
         axis = 0
-        for entry in self._spread(entries):
+        for entry in entries:
             if entry is None:
                 shape.append(1)
                 continue
             length = nodes.shape_of(u)[axis]
             if isinstance(entry, slice):
-                try:
-                    begin, end, step = entry.indices(length)
-                except (TypeError, ValueError) as error:
-                    fail(AxisError, f"index: {entry} along axis {axis}: {error}")
+                begin, end, step = entry.indices(length)
                 count = len(range(begin, end, step))
                 shape.append(count)
             else:
-                at = entry.__index__()
-                if not -length <= at < length:
-                    fail(AxisError, f"index: {at} along axis {axis} of shape {self.shape}")
-                begin, count, step = at % length, 1, 1
+                begin, count, step = entry % length, 1, 1
             if count == 0:
                 begin, step = 0, 1
             u = take(u, axis, begin, count, step)
             axis += 1
         return nodes.reshape(u, tuple(shape))
 
-    def _spread(self, entries: list[Any]) -> Iterator[Any]:
-        """The entries with Ellipsis (one is implied at the end) as the slices it stands for."""
-        named = 0
-        for entry in entries:
-            if entry is None or entry is Ellipsis:
-                continue
-            if isinstance(entry, bool) or not (
-                isinstance(entry, slice) or hasattr(entry, "__index__")
-            ):
-                fail(AxisError, f"index: {type(entry).__name__} is no int, slice, None or Ellipsis")
-            named += 1
-        if named > self.ndim:
-            fail(AxisError, f"index: {named} indices for a tensor of shape {self.shape}")
-        if sum(entry is Ellipsis for entry in entries) > 1:
-            fail(AxisError, "index: more than one Ellipsis")
-        if Ellipsis not in [entry if entry is Ellipsis else None for entry in entries]:
-            entries = [*entries, Ellipsis]
-        for entry in entries:
-            if entry is Ellipsis:
-                yield from [slice(None)] * (self.ndim - named)
-            else:
-                yield entry
-
     def __getitem__(self, index: Any) -> Self:
-        """NumPy's basic indexing; the result is a value, not a window into this tensor."""
+        """NumPy's basic and advanced indexing; the result is a value, not a window into this
+        tensor.
+
+        Index arrays are ints (negative ones count from the end) or masks, as lists, arrays or
+        tensors. AxisError for an index out of range where it is known: in lists, arrays, and
+        tensors in memory. From a lazy tensor an index out of range reads the nearest element. A
+        mask that is a tensor is computed, because the shape of the result depends on it.
+        """
         stamp()
-        return self._wrap(self._indexed(index), self._rg)
+        u, selection = self._parsed(index)
+        return self._wrap(u if selection is None else selection.of(u), self._rg)
 
     def _written(self, index: Any, value: Self) -> Self:
         """This tensor with `value` where `index` points."""
         stamp()
-        place = self._indexed(index)
-        shape: Shape = nodes.shape_of(place)
+        if _is_mask(index) and not value.shape:  # needs no list of places
+            return self._masked(index, value)
+        place, selection = self._parsed(index)
+        if selection is None:
+            return self._replaced(place, self._given("setitem", value, nodes.shape_of(place)))
+        given = self._given("setitem", value, selection.shape)
+        if 0 in selection.shape:
+            return self._same()
+        whole = self._wrap(place, self._rg)
+        return self._replaced(place, whole._selected_written(selection, given))
+
+    def _masked(self, index: Any, value: Self) -> Self:
+        mask = index if isinstance(index, Indexing) else self._wrap(memory.copied(index))
+        shape = self.shape
+        if mask.shape != shape[: mask.ndim]:
+            fail(AxisError, f"setitem: a mask of shape {mask.shape} for a tensor of shape {shape}")
+        there = mask.reshape(*mask.shape, *(1,) * (len(shape) - mask.ndim))
+        out = nodes.where(
+            nodes.broadcast_to(there.uop, shape), value.cast(self.dtype).uop, self.uop
+        )
+        return self._wrap(out, (self._rg or value._rg) and self.dtype.kind == "f")
+
+    def _given(self, method: str, value: Self, shape: Shape) -> Self:
+        """`value` in this tensor's dtype and in the shape of the place it is written to."""
         try:
             fits = len(value.shape) <= len(shape) or set(value.shape[: -len(shape) or None]) == {1}
             given = value.reshape(value.shape[-len(shape) :] if shape else ()) if fits else value
-            given = given.expand(shape)
+            return given.expand(shape).cast(self.dtype)
         except ShapeError:
-            fail(ShapeError, f"setitem: shape {value.shape} does not broadcast to {shape}")
+            fail(ShapeError, f"{method}: shape {value.shape} does not broadcast to {shape}")
+
+    def _selected_written(self, selection: Selection, given: Self) -> Self:
+        """This tensor with `given` where index arrays point; the last of several in one place
+        stays."""
+        if not (self._rg or given._rg) or self.dtype.kind != "f":
+            return self._wrap(selection.put(self.uop, given.uop))
+        return self._wrap(selection.chosen(self.uop, given.uop), True)
+
+    def _replaced(self, place: UOp, given: Self) -> Self:
+        """This tensor with `given` in `place`, a chain of movement above it."""
         if place is self.uop:
-            return given.cast(self.dtype)
+            return given
+        shape = nodes.shape_of(place)
         if 0 in shape:
-            return self
-        spread = put_back(place, self.uop, nodes.cast(given.uop, self.dtype))
+            return self._same()
+        spread = put_back(place, self.uop, given.uop)
         inside = put_back(place, self.uop, nodes.full(shape, dtypes.bool_, True))
         out = nodes.where(inside, spread, self.uop)
-        return self._wrap(out, self._rg or value._rg)
+        return self._wrap(out, self._rg or given._rg)
+
+    # along one dim -------------------------------------------------------------------------------
+
+    def _along(self, method: str, dim: int, index: Any) -> tuple[int, UOp]:
+        """The axis, and an int tensor that names places along it."""
+        axis = self._axis(method, dim)
+        return axis, index_array(method, index, self.shape[axis] if self.ndim else 1, axis)
+
+    def gather(self, dim: int, index: Any) -> Self:
+        """Element (…, i, …) of the result is element (…, index[…, i, …], …) along `dim`; `index`
+        has as many dims, and is nowhere longer but along `dim` (PyTorch's gather)."""
+        stamp()
+        axis, at = self._along("gather", dim, index)
+        self._fits("gather", axis, nodes.shape_of(at), self.shape)
+        shape = nodes.shape_of(at)
+        if 0 in shape:
+            return self._wrap(nodes.full(shape, self.dtype, 0))
+        loops = counters(shape)
+        places = list(loops)
+        if places:
+            length = self.shape[axis]
+            places[axis] = clamped(position(at, loops, length), length)
+        return self._wrap(tabulated(self.uop.at(*places), loops), self._rg)
+
+    def _fits(self, method: str, axis: int, shape: Shape, *around: Shape) -> None:
+        for other in around:
+            if len(shape) != len(other) or any(
+                n > m for i, (n, m) in enumerate(zip(shape, other, strict=True)) if i != axis
+            ):
+                fail(ShapeError, f"{method}: an index of shape {shape} for shape {other}")
+
+    def scatter(self, dim: int, index: Any, src: Any, reduce: str | None = None) -> Self:
+        """This tensor with element (…, i, …) of `src` put at (…, index[…, i, …], …) along `dim`;
+        of several in one place the last stays, with `reduce="add"` all are added (PyTorch's
+        scatter). Elements whose index a lazy tensor gives out of range are dropped."""
+        if reduce not in (None, "add"):
+            fail(ShapeError, f"scatter: reduce={reduce!r} is neither None nor 'add'")
+        stamp()
+        method = "scatter" if reduce is None else "scatter_add"
+        axis, at = self._along(method, dim, index)
+        shape = nodes.shape_of(at)
+        value = self._operand(method, src)
+        if not isinstance(value, Indexing):
+            value = self._wrap(nodes.full(shape, self.dtype, value))
+        self._fits(method, axis, shape, self.shape)
+        if len(value.shape) != len(shape) or any(
+            n > m for n, m in zip(shape, value.shape, strict=True)
+        ):
+            fail(ShapeError, f"{method}: an index of shape {shape} for a source {value.shape}")
+        if 0 in shape:
+            return self._same()
+        given = nodes.cast(value.uop, self.dtype)
+        given = nodes.shrink(given, (0,) * len(shape), shape)
+        rg = (self._rg or value._rg) and self.dtype.kind == "f"
+        selection = Selection.along(self.shape, axis, at)
+        if reduce == "add":
+            return self._wrap(selection.added(self.uop, given), rg)
+        if rg:
+            return self._wrap(selection.chosen(self.uop, given), True)
+        return self._wrap(selection.put(self.uop, given))
+
+    def scatter_add(self, dim: int, index: Any, src: Any) -> Self:
+        """As `scatter` with reduce="add"."""
+        return self.scatter(dim, index, src, reduce="add")
+
+    def _whole_rows(self, method: str, dim: int, index: Any) -> Selection:
+        axis, at = self._along(method, dim, index)
+        if len(nodes.shape_of(at)) != 1:
+            fail(ShapeError, f"{method}: the index is a vector, not of {nodes.shape_of(at)}")
+        rows = [Arrays((at,), 1) if i == axis else slice(None) for i in range(self.ndim)]
+        return Selection(self.shape, rows)
+
+    def index_select(self, dim: int, index: Any) -> Self:
+        """The entries along `dim` that a vector of ints names."""
+        stamp()
+        return self._wrap(self._whole_rows("index_select", dim, index).of(self.uop), self._rg)
+
+    def index_add(self, dim: int, index: Any, source: Self) -> Self:
+        """This tensor with the entries of `source` along `dim` added where a vector of ints
+        names."""
+        stamp()
+        selection = self._whole_rows("index_add", dim, index)
+        if source.shape != selection.shape:
+            fail(ShapeError, f"index_add: {source.shape} is added to {selection.shape}")
+        given = nodes.cast(source.uop, self.dtype)
+        rg = (self._rg or source._rg) and self.dtype.kind == "f"
+        return self._wrap(selection.added(self.uop, given), rg)
+
+    def take(self, indices: Any) -> Self:
+        """The elements at places counted in logical order, in the shape of `indices`."""
+        at = index_array("take", indices, self.numel(), 0)
+        u = nodes.reshape(self.uop, (self.numel(),))
+        return self._wrap(Selection(nodes.shape_of(u), [Arrays((at,), 1)]).of(u), self._rg)
+
+    def masked_select(self, mask: Any) -> Self:
+        """The elements where a mask, broadcast to this shape, is true, in logical order. Computes
+        the mask."""
+        where = mask_array("masked_select", mask)
+        return self[np.broadcast_to(where, self.shape)]
+
+    def nonzero(self) -> Self:
+        """The places of the elements that are not 0, one a row (int64). Computes this tensor."""
+        found = np.stack(np.nonzero(mask_array("nonzero", self, anything=True)), axis=1)
+        return self._wrap(memory.copied(found))

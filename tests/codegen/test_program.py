@@ -108,7 +108,7 @@ def test_every_stage_is_verified(name: str) -> None:
     with config.override(verify=True):
         linear = run_pipeline(kernels.CASES[name]().sink, renderer())
     assert linear.op is Ops.LINEAR
-    assert {stage.level for stage in PIPELINE} == {Level.KERNEL, Level.LINEAR}
+    assert {stage.level for stage in PIPELINE} == {Level.KERNEL, Level.LOWERED, Level.LINEAR}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,107 @@
+"""cumsum and cumprod against NumPy; their gradients against differences and PyTorch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from morok import Tensor, dtypes
+from morok.engine import normalise, sink_of
+from morok.errors import AxisError
+from morok.ir import UOp
+from morok.rangeify import run_kernel_split_pipeline
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=3), st.data())
+def test_running_sums_and_products_are_numpys(shape: list[int], data: st.DataObject) -> None:
+    axis = data.draw(st.none() | st.integers(-len(shape), len(shape) - 1))
+    a = np.random.default_rng(len(shape)).integers(-3, 4, shape).astype(np.int64)
+    assert np.array_equal(Tensor(a).cumsum(axis).numpy(), np.cumsum(a, axis))
+    assert np.array_equal(Tensor(a).cumprod(axis=axis).numpy(), np.cumprod(a, axis))
+
+
+def test_narrow_ints_and_bools_are_added_in_32_bits() -> None:
+    t = Tensor(np.array([200, 100, 50], np.uint8)).cumsum(0)
+    assert t.tolist() == [200, 300, 350]
+    assert t.dtype is dtypes.uint32
+    counts = Tensor(np.array([True, True, False, True])).cumsum(0)
+    assert (counts.tolist(), counts.dtype) == ([1, 2, 2, 3], dtypes.int32)
+    assert Tensor(5.0).cumsum(0).item() == 5.0
+    assert Tensor(np.zeros((0, 3), np.float32)).cumsum(1).shape == (0, 3)
+    assert Tensor([1.0, 2.0]).cumsum(0, dtype=dtypes.int32).tolist() == [1, 3]
+
+
+def test_halves_are_added_in_float32() -> None:
+    a = np.full(5000, 0.1, np.float16)
+    want = np.cumsum(a.astype(np.float64)).astype(np.float16)
+    got = Tensor(a).cumsum(0)
+    assert got.dtype is dtypes.float16
+    assert np.array_equal(got.numpy(), want)
+
+
+@pytest.mark.parametrize("shape", [(5000,), (3, 9001), (4100, 2)])
+def test_error_of_long_sums_does_not_grow_with_the_length(shape: tuple[int, ...]) -> None:
+    axis = int(np.argmax(shape))
+    a = np.random.default_rng(0).uniform(0, 1, shape).astype(np.float32)
+    want = np.cumsum(a.astype(np.float64), axis)
+    got = Tensor(a).cumsum(axis).numpy()
+    # Two levels of at most 1024 steps, each of half an ulp: far fewer in practice.
+    assert np.max(np.abs(got - want) / want) < 1200 * 2.0**-24
+
+
+def test_work_is_linear() -> None:
+    def steps(n: int) -> int:
+        normal, _ = normalise(sink_of([Tensor(np.zeros(n, np.int32)).cumsum(0).uop]))
+        return sum(_iterations(call.src[0]) for call in run_kernel_split_pipeline(normal).calls)
+
+    assert steps(1 << 16) == 2 * (1 << 16)  # fill, and run
+
+
+def _iterations(sink: UOp) -> int:
+    total = 0
+    for store in sink.src:
+        total += int(np.prod([rng.src[0].arg for rng in store.ended_ranges]))
+    return total
+
+
+@pytest.mark.parametrize("method", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_gradients_are_those_of_differences(method: str, axis: int) -> None:
+    rng = np.random.default_rng(1)
+    a, w = rng.standard_normal((2, 4, 5))
+    a[1, 2] = a[3, 2] = a[1, 4] = 0  # a product with zeros has no quotient to use
+    x = Tensor(a, requires_grad=True)
+    (got,) = (getattr(x, method)(axis) * Tensor(w)).sum().gradient(x)
+    scan = getattr(np, method)
+    want = np.zeros_like(a)
+    for place in np.ndindex(a.shape):
+        up, down = a.copy(), a.copy()
+        up[place] += 1e-6
+        down[place] -= 1e-6
+        want[place] = ((scan(up, axis) - scan(down, axis)) * w).sum() / 2e-6
+    assert np.allclose(got.numpy(), want, atol=1e-7)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("method", ["cumsum", "cumprod"])
+def test_first_and_second_gradients_are_pytorchs(method: str) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(2)
+    a, w, v = rng.standard_normal((3, 3, 6))
+    a[0, 1] = a[2, 3] = a[2, 4] = 0
+    x, theirs = Tensor(a, requires_grad=True), torch.tensor(a, requires_grad=True)
+    (first,) = (getattr(x.sin(), method)(1) * Tensor(w)).sum().gradient(x)
+    loss = (getattr(theirs.sin(), method)(1) * torch.tensor(w)).sum()
+    (want,) = torch.autograd.grad(loss, theirs, create_graph=True)
+    assert np.allclose(first.numpy(), want.detach().numpy(), atol=1e-12)
+    (second,) = (first * Tensor(v)).sum().gradient(x)
+    (want,) = torch.autograd.grad((want * torch.tensor(v)).sum(), theirs)
+    assert np.allclose(second.numpy(), want.numpy(), atol=1e-12)
+
+
+def test_a_wrong_axis_says_so() -> None:
+    with pytest.raises(AxisError, match="cumsum: axis 2"):
+        Tensor([[1.0]]).cumsum(2)
