@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from math import prod
 
+from morok._core import toposort
 from morok.ir import Estimates, GroupOp, Ops, UOp
 
 _MOVES = frozenset({Ops.CAST, Ops.BITCAST, Ops.WHERE})
@@ -12,6 +13,12 @@ _MOVES = frozenset({Ops.CAST, Ops.BITCAST, Ops.WHERE})
 
 def _sizes(loops: tuple[UOp, ...]) -> int:
     return prod(r.src[0].arg for r in loops)
+
+
+def _memory(index: UOp) -> UOp:
+    """What an INDEX selects from, however ordered."""
+    buffer: UOp = index.src[0]
+    return buffer.src[0] if buffer.op is Ops.AFTER else buffer
 
 
 def _around(order: list[UOp]) -> dict[UOp, tuple[UOp, ...]]:
@@ -49,7 +56,7 @@ def estimate(sink: UOp) -> Estimates:
     read: dict[UOp, int] = {}
     written: dict[UOp, int] = {}
     targets = {s.src[0] for s in sink.src}
-    values = {u for s in sink.src for u in s.src[1].toposort()}
+    values = {u for s in sink.src for part in (*s.src[0].src[1:], s.src[1]) for u in toposort(part)}
     for u in order:
         if u.op in GroupOp.ALU and u.op not in _MOVES and u.dtype.scalar.kind == "f":
             flops += _sizes(_innermost(u.open_ranges, around))
@@ -59,11 +66,11 @@ def estimate(sink: UOp) -> Estimates:
                 if u.src[0].open_ranges
                 else _sizes(u.ended_ranges)
             )
-        elif u.op is Ops.INDEX and u.src[0].op is Ops.PARAM:
-            size = u.src[0].arg[1]
+        elif u.op is Ops.INDEX and (buffer := _memory(u)).op is Ops.PARAM:
+            size = buffer.arg[1]
             elements = min(size, _sizes(u.src[1].open_ranges))
             for side, wanted in ((read, u in values), (written, u in targets)):
                 if wanted:
-                    side[u.src[0]] = min(size, side.get(u.src[0], 0) + elements)
+                    side[buffer] = min(size, side.get(buffer, 0) + elements)
     moved = sum(n * p.dtype.base.itemsize for side in (read, written) for p, n in side.items())
     return Estimates(flops, moved)

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
+from morok._core import consumers, toposort
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import CallInfo, KernelInfo, Level, Ops, UOp, check_stage, is_ordered
+from morok.ir import CallInfo, GroupOp, KernelInfo, Level, Ops, UOp, check_stage, is_ordered
+from morok.rangeify.cost import tensor_reads
 from morok.rangeify.estimate import estimate
 from morok.rangeify.ranges import Kernel, Ranged, Rangeify
 from morok.rangeify.transforms import block_sums, renumber, simplify_merge_adjacent
@@ -210,11 +212,52 @@ def _overwritten_on_cycle(
     )
 
 
+def _in_place(sink: UOp) -> UOp:
+    """A write of an ordered loop's result over the contents it started from: the loop runs on the
+    memory itself, so that `t[rows] = values` touches the rows and nothing else.
+
+    AFTER(view, STORE(view, loop of CONTIGUOUS(view))) -> loop of view. What the loop reads of the
+    memory otherwise is computed before it.
+    """
+    users = consumers(sink)
+    return sink.replace(src=tuple(_loop_in_place(root, users) for root in sink.src))
+
+
+def _loop_in_place(root: UOp, users: dict[UOp, list[UOp]]) -> UOp:
+    if root.op is not Ops.AFTER or is_ordered(root):
+        return root
+    view, loop = root.src[1].src[:2]
+    if not is_ordered(loop) or loop.src[0].op is not Ops.CONTIGUOUS or len(users[loop]) > 1:
+        return root
+    memory = loop.src[0]
+    if memory.src[0] is not view or any(
+        not is_ordered(user) and user.op not in _WITHIN for user in users[memory]
+    ):
+        return root
+    base = view
+    while base.op in GroupOp.Movement:
+        base = base.src[0]
+    replace = {memory: view}
+    for read in tensor_reads(loop):
+        tensor = read.src[0]
+        if tensor is memory:
+            return root
+        if base in toposort(tensor):
+            replace[tensor] = UOp(Ops.CONTIGUOUS, tensor.dtype, (tensor,))
+    done: UOp = loop.substitute(replace)
+    return done
+
+
+_WITHIN = frozenset({Ops.INDEX, Ops.AFTER})  # how a loop names its own memory
+
+
 def _snapshot(sink: UOp, buffer: UOp, copy: UOp) -> UOp:
     """`sink` with every read of `buffer` replaced by a read of `copy`, made before any write."""
     roots = []
     for root in sink.src:
-        if root.op is Ops.AFTER and not is_ordered(root):
+        if is_ordered(root) and root.src[0].op is not Ops.CONTIGUOUS:
+            roots.append(root)  # reads its memory as its own iterations leave it
+        elif root.op is Ops.AFTER and not is_ordered(root):
             target, value = root.src[1].src
             store = root.src[1].replace(src=(target, value.substitute({buffer: copy})))
             roots.append(root.replace(src=(root.src[0], store)))
@@ -235,7 +278,7 @@ def run_kernel_split_pipeline(sink: UOp) -> Schedule:
     Before: SINK of tensor-level values and of writes `AFTER(view, STORE(view, value))`; every read
     means the contents before any write. After: kernels that compute just that, in order.
     """
-    sink = sink.replace(src=tuple(_computed(root) for root in sink.src))
+    sink = _in_place(sink.replace(src=tuple(_computed(root) for root in sink.src)))
     forced: frozenset[UOp] = frozenset()
     apart: frozenset[UOp] = frozenset()
     for _ in range(_ATTEMPTS):

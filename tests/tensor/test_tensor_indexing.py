@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from morok import Tensor, dtypes
+from morok import Tensor, dtypes, engine
 from morok.errors import AxisError, DTypeError, ShapeError
 
 Array = np.ndarray[Any, Any]
@@ -254,3 +254,32 @@ def test_dtypes_are_kept_and_values_cast() -> None:
     assert t[[0, 2]].dtype is dtypes.uint8
     t[[0, 0]] = Tensor([7, 300])
     assert t.tolist() == [44, 2, 3]
+
+
+def test_writing_rows_touches_those_rows_only() -> None:
+    t = Tensor(np.zeros((1000, 4), np.float32)).realize()
+    t[[5, 7, 5]] = Tensor(_values((3, 4)))
+    moved: list[int] = []
+    with engine.watch_kernels(
+        lambda planned, _: moved.extend(k.sink.arg.estimates.bytes_moved for k in planned.kernels)
+    ):
+        t.realize()
+    assert moved == [2 * 3 * 4 * 4 + 3 * 4]
+    want = np.zeros((1000, 4), np.float32)
+    want[[5, 7, 5]] = _values((3, 4))
+    assert np.array_equal(t.numpy(), want)
+
+
+@pytest.mark.parametrize("n", [3, 64])
+def test_a_write_from_rows_of_itself_reads_the_old_ones(n: int) -> None:
+    a = np.random.default_rng(n).standard_normal((n, n)).astype(np.float32)
+    order = np.random.default_rng(n).permutation(n)
+    t = Tensor(a).realize()
+    twice = t[order] * 2
+    t[order] = t[order[::-1].copy()] + t.sum(0)
+    last = t + 0
+    want = a.copy()
+    want[order] = a[order[::-1]] + a.sum(0)
+    assert np.allclose(t.numpy(), want, atol=1e-5)
+    assert np.array_equal(twice.numpy(), a[order] * 2)
+    assert np.array_equal(last.numpy(), t.numpy())
