@@ -1,7 +1,7 @@
 """Walks over graphs, without recursion. A root is a UOp; `toposort` also takes a sequence of
 them."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from morok._core.node import Node
@@ -34,8 +34,17 @@ def substitute(root: Any, replace: dict[Any, Any], *, open_only: bool = False) -
     loop that some op below has closed is not the one meant.
     """
 
-def cut_realized(root: Any) -> Any:
-    """`root` with every node that has a realized value replaced by the node that holds it."""
+def cut_realized(
+    root: Any,
+    visit: Mapping[Any, Callable[[Any], Any | None]] | None = None,
+    drop: Iterable[Any] = (),
+) -> Any:
+    """`root` with every node that has a realized value replaced by the node that holds it.
+
+    `visit[op](node)` is asked for each node of such an op, users before sources, in the order in
+    which sources are first used: a node in its place (not entered), or None to go on below it. A
+    node of an op in `drop` is replaced by its first source.
+    """
 
 def rebuild(root: N, visit: Mapping[Any, Callable[[N, tuple[N, ...]], N]]) -> N:
     """`root` with `visit[op](node, src)` in the place of every node of the ops in `visit`, sources

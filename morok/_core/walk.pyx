@@ -256,17 +256,16 @@ cdef bint _open_in(CNode *n, RangeSet *keys) noexcept:
     return False
 
 
-cdef object _substitute(object root, dict replace, bint realized, RangeSet *keys):
+cdef object _substitute(object root, dict replace, RangeSet *keys):
     """`keys`: enter only nodes at which one of them is open; NULL = every node."""
     cdef _Rebuilt done = _Rebuilt()
     cdef Stack s
     cdef Frame *f
     cdef CNode *n
-    cdef CNode *known
     s.frames = NULL
     s.n = 0
     s.cap = 0
-    done.ops0 = done.ops1 = ~<uint64_t>0 if realized else 0
+    done.ops0 = done.ops1 = 0
     try:
         for old, fresh in replace.items():
             done.keep.append(old)
@@ -287,17 +286,6 @@ cdef object _substitute(object root, dict replace, bint realized, RangeSet *keys
                 if keys != NULL and not _open_in(n, keys):
                     ptrmap_put(&done.map, n, n)
                     s.n -= 1
-                    continue
-                if realized and n.realized != NULL:
-                    # The holder is walked in its turn; this node then takes the holder's result.
-                    holder = <object>n.realized
-                    known = done.result(peek(holder))
-                    if known == NULL:
-                        done.keep.append(holder)
-                        _push(&s, peek(holder), 0)
-                    else:
-                        ptrmap_put(&done.map, n, known)
-                        s.n -= 1
                     continue
             while f.next < n.nsrc and done.result(n.src[f.next]) != NULL:
                 f.next += 1
@@ -320,7 +308,7 @@ def substitute(root, dict replace, *, bint open_only=False):
     """
     cdef RangeSet *keys = NULL
     if not open_only:
-        return _substitute(root, replace, False, NULL)
+        return _substitute(root, replace, NULL)
     keys = <RangeSet *>malloc(sizeof(RangeSet) + len(replace) * sizeof(CNode *))
     if keys == NULL:
         raise MemoryError()
@@ -329,14 +317,74 @@ def substitute(root, dict replace, *, bint open_only=False):
         for old in replace:
             keys.members[keys.n] = peek(old)
             keys.n += 1
-        return _substitute(root, replace, False, keys)
+        return _substitute(root, replace, keys)
     finally:
         free(keys)
 
 
-def cut_realized(root):
-    """`root` with every node that has a realized value replaced by the node that holds it."""
-    return _substitute(root, {}, True, NULL)
+def cut_realized(root, dict visit=None, drop=()):
+    """See the stub."""
+    cdef PyObject *functions[128]
+    cdef bint dropped[128]
+    cdef _Rebuilt done = _Rebuilt()
+    cdef Stack s
+    cdef Frame *f
+    cdef CNode *n
+    cdef CNode *known
+    cdef int op
+    s.frames = NULL
+    s.n = 0
+    s.cap = 0
+    done.ops0 = done.ops1 = ~<uint64_t>0
+    for op in range(128):
+        functions[op] = NULL
+        dropped[op] = False
+    for op in drop:
+        dropped[op & 127] = True
+    if visit is not None:
+        done.keep.append(visit)
+        for member, function in visit.items():
+            op = member
+            functions[op & 127] = <PyObject *>function
+    try:
+        _push(&s, peek(root), 0)
+        while s.n:
+            f = &s.frames[s.n - 1]
+            n = f.node
+            if f.next == 0:
+                if n.realized != NULL:
+                    # The holder is walked in its turn; this node then takes the holder's result.
+                    holder = <object>n.realized
+                    known = done.result(peek(holder))
+                    if known == NULL:
+                        done.keep.append(holder)
+                        _push(&s, peek(holder), 0)
+                    else:
+                        ptrmap_put(&done.map, n, known)
+                        s.n -= 1
+                    continue
+                if functions[n.op] != NULL:
+                    # Asked once: a node with sources comes back here only with `next` above 0.
+                    result = (<object>functions[n.op])(<object>n.self)
+                    if result is not None:
+                        done.keep.append(result)
+                        ptrmap_put(&done.map, n, peek(result))
+                        s.n -= 1
+                        continue
+            while f.next < n.nsrc and done.result(n.src[f.next]) != NULL:
+                f.next += 1
+            if f.next < n.nsrc:
+                f.next += 1
+                _push(&s, n.src[f.next - 1], 0)
+                continue
+            if dropped[n.op] and n.nsrc:
+                ptrmap_put(&done.map, n, done.result(n.src[0]))
+            else:
+                ptrmap_put(&done.map, n, done.rebuild(n))
+            s.n -= 1
+        return <object>done.result(peek(root)).self
+    finally:
+        free(s.frames)
 
 
 # ---- one visit a node ---------------------------------------------------------------------------

@@ -11,14 +11,17 @@ from morok.engine.compile import (
     run_kernel,
     stats,
 )
+from morok.engine.normal import Window, arguments, normalise, sink_of
 from morok.engine.realize import realize
 from morok.engine.report import watch_kernels
-from morok.engine.schedule import Planned, clear_plans, normalise, plan, sink_of
+from morok.engine.schedule import Planned, clear_plans, plan
 
 __all__ = [
     "CompileStats",
     "CompiledKernel",
     "Planned",
+    "Window",
+    "arguments",
     "base_of",
     "buffers",
     "clear_kernels",

@@ -10,7 +10,6 @@ whole or in parts: BUFFERs on it overlap, and what is written to one is a new ve
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,39 +97,6 @@ def is_buffer_view(node: UOp) -> bool:
     while node.op is Ops.RESHAPE:
         node = node.src[0]
     return node.op is Ops.BUFFER
-
-
-def arguments(buffers: Sequence[UOp], written: Iterable[UOp]) -> list[Buffer]:
-    """The memory of `buffers` for one run that overwrites the BUFFERs `written`.
-
-    What overlaps written memory under another name is copied, so that it is read as it was before.
-    InvalidGraphError if two of `written` overlap: neither is the last.
-    """
-    memory = [buffer_of(b) for b in buffers]
-    targets = [b for b in dict.fromkeys(written) if is_external(b)]
-    if not targets:
-        return memory
-    slots = {
-        (m.ptr, b.dtype, b.arg): i for i, (m, b) in enumerate(zip(memory, buffers, strict=True))
-    }
-    inputs = Spans((m.ptr, m.ptr + m.nbytes, slot) for slot, m in enumerate(memory))
-    overwritten: set[int] = set()
-    copies: set[int] = set()
-    for b in targets:
-        target = buffer_of(b)
-        own = slots[target.ptr, b.dtype, b.arg]
-        found = inputs.overlapping(target.ptr, target.ptr + target.nbytes)
-        copies.update(slot for slot in found if slot != own)
-        if own in overwritten or not copies.isdisjoint((*overwritten, own)):
-            raise InvalidGraphError(
-                "two writes of one run overlap in memory", node=b, stage="realize"
-            )
-        overwritten.add(own)
-    for slot in copies:
-        original = memory[slot]
-        memory[slot] = Buffer(original.nbytes)
-        memory[slot].view(np.uint8)[:] = original.view(np.uint8)
-    return memory
 
 
 def is_write(root: UOp) -> bool:

@@ -7,7 +7,6 @@ from math import prod
 from time import perf_counter, perf_counter_ns
 
 from morok.engine.buffers import (
-    arguments,
     base_of,
     bind,
     hold,
@@ -17,8 +16,9 @@ from morok.engine.buffers import (
     new_version,
 )
 from morok.engine.compile import stats
+from morok.engine.normal import arguments, normalise, sink_of
 from morok.engine.report import report_kernels, report_schedule, watched
-from morok.engine.schedule import Planned, normalise, plan, sink_of
+from morok.engine.schedule import Planned, plan
 from morok.ir import Ops, UOp
 from morok.runtime import Buffer, Device
 
@@ -49,9 +49,9 @@ def realize(roots: Sequence[UOp]) -> list[UOp]:
 
 def _run(roots: list[UOp]) -> list[UOp]:
     device = Device["CPU"]
-    normal, buffers = normalise(sink_of(roots))
-    planned = plan(normal, len(buffers), device)
-    memory = arguments(buffers, (base_of(r.src[0]) for r in roots if is_write(r)))
+    normal, windows = normalise(sink_of(roots))
+    planned = plan(normal, len(windows), device)
+    memory = arguments(windows, normal)
     memory += [Buffer(b.arg * b.dtype.itemsize) for b in planned.fresh]
     if watched():
         _run_watched(planned, memory)
@@ -60,10 +60,13 @@ def _run(roots: list[UOp]) -> list[UOp]:
         planned.plan.run(memory)
         stats.run_seconds += perf_counter() - start
     out: list[UOp] = []
+    renewed: dict[UOp, UOp] = {}
     for root, slot in zip(roots, planned.results, strict=True):
         if is_write(root):
             old = base_of(root.src[0])
-            out.append(root.src[0].substitute({old: new_version(old)}))
+            if old not in renewed:
+                renewed[old] = new_version(old)
+            out.append(root.src[0].substitute(renewed))
         else:
             fresh = bind(UOp.new_buffer(root.dtype, prod(root.shape or ())), memory[slot])
             view = _shaped(fresh, root)

@@ -1,9 +1,5 @@
-"""From a list of lazy tensor nodes to a plan, looked up by structure.
-
-The graph's BUFFERs become PARAMs in the order of their first use, so that the same computation on
-other buffers is the same graph: the key of the schedule cache. A training step lowers nothing the
-second time.
-"""
+"""From a normalised graph to a plan, looked up by structure: a training step lowers nothing the
+second time."""
 
 from __future__ import annotations
 
@@ -11,12 +7,10 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from threading import RLock
 
-from morok import _core, config
-from morok.dtype import DType, dtypes
-from morok.engine.buffers import buffer_of
+from morok import config
 from morok.engine.compile import CompiledKernel, compile_kernels
 from morok.forking import held_at_fork
-from morok.ir import Level, Ops, Pat, RuleSet, UOp, check_stage, graph_rewrite
+from morok.ir import Level, Ops, UOp, check_stage
 from morok.rangeify import Schedule, run_kernel_split_pipeline
 from morok.runtime import CpuDevice, ExecutionPlan
 
@@ -24,17 +18,6 @@ _PLANS = 1024  # schedules kept in memory
 _ALIGN = 64
 _plans: OrderedDict[tuple[bytes, str, bool], Planned] = OrderedDict()
 _lock = held_at_fork(RLock())
-
-
-pm_drop_hints = RuleSet("pm_drop_hints")
-
-
-@pm_drop_hints.opaque(
-    Pat((Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.NOOP), (Pat(name="x"),)), pure=True
-)
-def drop_hint(x: UOp) -> UOp:
-    """DETACH(x) -> x: what only autograd reads is gone before the graph becomes a key."""
-    return x
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +30,6 @@ class Planned:
     results: tuple[int, ...]  # for each source of the sink: its slot
     fresh: tuple[UOp, ...]  # BUFFERs of the result slots that the caller must allocate
     arena_bytes: int
-
-
-def normalise(sink: UOp) -> tuple[UOp, list[UOp]]:
-    """BUFFER -> PARAM in order of first use: the graph without names, and the buffers by slot.
-
-    Buffers on just the same memory share a slot, so that writes see reads through another name;
-    what overlaps otherwise is told apart by `buffers.arguments`.
-    """
-    buffers: list[UOp] = []
-    replace: dict[UOp, UOp] = {}
-    by_memory: dict[tuple[int, DType, int], UOp] = {}
-    sink = graph_rewrite(_core.cut_realized(sink), pm_drop_hints, name="drop hints")
-    for u in sink.toposort():
-        if u.op is not Ops.BUFFER:
-            continue
-        place = buffer_of(u).ptr, u.dtype, u.arg
-        param = by_memory.get(place)
-        if param is None:
-            param = UOp(Ops.PARAM, u.dtype, (u.src[1],), (len(buffers), u.arg))
-            by_memory[place] = param
-            buffers.append(u)
-        replace[u] = param
-    return sink.substitute(replace), buffers
 
 
 def plan(normal: UOp, n_params: int, device: CpuDevice) -> Planned:
@@ -151,8 +111,3 @@ def clear_plans() -> None:
     """Forget every schedule."""
     with _lock:
         _plans.clear()
-
-
-def sink_of(roots: list[UOp]) -> UOp:
-    """One SINK over the roots."""
-    return UOp(Ops.SINK, dtypes.void, tuple(roots))

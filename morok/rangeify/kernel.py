@@ -129,19 +129,19 @@ def _is_update(k: Kernel, ranged: Ranged) -> bool:
     )
 
 
-def _followers(k: Kernel, written: dict[UOp, Kernel]) -> set[Kernel]:
+def _followers(k: Kernel, written: dict[UOp, list[Kernel]]) -> set[Kernel]:
     """The kernels that must run after `k`: they read what it stores, or overwrite what it reads."""
-    overwriting = (written.get(u, k) for u in k.reads)
+    overwriting = (w for u in k.reads for w in written.get(u, ()))
     return {f for f in (*k.readers, *overwriting) if f is not k}
 
 
-def _written(ranged: Ranged) -> dict[UOp, Kernel]:
-    """The caller's buffers that are overwritten, and by which kernel."""
-    out: dict[UOp, Kernel] = {}
+def _written(ranged: Ranged) -> dict[UOp, list[Kernel]]:
+    """The caller's buffers that are overwritten, and by which kernels: several write parts."""
+    out: dict[UOp, list[Kernel]] = {}
     for k in ranged.kernels:
         for o in k.outputs:
             if o.op is Ops.AFTER:
-                out[ranged.buffers[o]] = k
+                out.setdefault(ranged.buffers[o], []).append(k)
     return out
 
 
@@ -169,9 +169,9 @@ def fix_assign(ranged: Ranged) -> list[Kernel] | UOp:
             before[r].setdefault(k, ranged.buffers[k.outputs[0]])
     for k in ranged.kernels:
         for u in k.reads:
-            writer = written.get(u)
-            if writer is not None and writer is not k:
-                before[writer][k] = u
+            for writer in written.get(u, ()):
+                if writer is not k:
+                    before[writer][k] = u
     order: list[Kernel] = []
     state: dict[Kernel, int] = {}
     # Kernels were numbered from the outputs down: the highest number first follows the graph from
@@ -200,12 +200,12 @@ def _overwritten_on_cycle(
     stack: list[Kernel],
     first: Kernel,
     before: dict[Kernel, dict[Kernel, UOp]],
-    written: dict[UOp, Kernel],
+    written: dict[UOp, list[Kernel]],
 ) -> UOp:
     cycle = [*stack[stack.index(first) :], first]
     for later, earlier in pairwise(cycle):
         buffer = before[later][earlier]
-        if written.get(buffer) is later:
+        if later in written.get(buffer, ()):
             return buffer
     raise InvalidGraphError(
         "kernels wait for each other in a circle", node=stack[-1].outputs[0], stage="split store"

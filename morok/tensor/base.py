@@ -21,6 +21,7 @@ from morok.errors import AxisError, DTypeError, MorokError, ShapeError
 from morok.ir import Ops, UOp
 from morok.tensor import nodes
 from morok.tensor.nodes import Shape
+from morok.tensor.parts import Parts
 from morok.tensor.provenance import at_line
 
 Number = bool | int | float
@@ -35,18 +36,30 @@ class Base:
     grad   accumulated by `backward`
     _rg    whether gradients flow into `uop`
     _home  the memory (a view of a BUFFER) that a pending `assign` has to write, else None
+    _parts which parts of it, None for all; without `_home`: how many parts of a lazy value were
     _alias whether the memory belongs to somebody else who must see writes (`from_numpy`)
     _leaf  whether it is a leaf: gradients end here
     _marks where `backward` leaves a gradient (a leaf, or after `retain_grad`): every graph by which
            it may stand in other graphs, held weakly; else None
     """
 
-    __slots__ = ("__weakref__", "_alias", "_home", "_leaf", "_marks", "_rg", "grad", "uop")
+    __slots__ = (
+        "__weakref__",
+        "_alias",
+        "_home",
+        "_leaf",
+        "_marks",
+        "_parts",
+        "_rg",
+        "grad",
+        "uop",
+    )
 
     uop: UOp
     grad: Self | None
     _rg: bool
     _home: UOp | None
+    _parts: Parts | None
     _alias: bool
     _leaf: bool
     _marks: list[ref[UOp]] | None
@@ -65,7 +78,7 @@ class Base:
         """Fills a new tensor in and registers it."""
         self.uop = uop
         self._rg = requires_grad
-        self.grad = self._home = self._marks = None
+        self.grad = self._home = self._parts = self._marks = None
         self._alias = self._leaf = False
         _living.add(ref(self, _forget))
 

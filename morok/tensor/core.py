@@ -231,8 +231,8 @@ class Tensor(Autograd):
                 "assign: a leaf that requires gradients is written: do it within no_grad()",
             )
         uop = nodes.broadcast_to(nodes.cast(new.uop, self.dtype), own)
-        before = self.uop, self._rg, self._home, self._alias
-        self._home = memory.home_of(self)
+        before = self.uop, self._rg, self._home, self._parts, self._alias
+        self._home, self._parts = memory.pending(self, uop)
         if self._leaf:
             self.uop = unique_leaf(uop)
             remark(self)
@@ -240,12 +240,11 @@ class Tensor(Autograd):
             self.uop, self._rg = uop, new._rg and self.dtype.kind == "f"
             if self._marks is not None:  # retain_grad: of the new value
                 watch(self)
-        if self._alias:
-            try:
-                memory.written(self)
-            except BaseException:
-                self.uop, self._rg, self._home, self._alias = before
-                raise
+        try:
+            memory.assigned(self)
+        except BaseException:
+            self.uop, self._rg, self._home, self._parts, self._alias = before
+            raise
         return self
 
     copy_ = assign
@@ -262,7 +261,7 @@ class Tensor(Autograd):
         """Write where `index` (basic indexing) points; `value` is cast and broadcast."""
         new = self._operand("setitem", value)
         if not isinstance(new, Tensor):
-            new = self._wrap(nodes.const(self.dtype, new))
+            new = self._wrap(memory.changing(nodes.const(self.dtype, new)))
         self.assign(self._written(index, new))
 
     def __iadd__(self, other: Any) -> Self:

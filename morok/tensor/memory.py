@@ -32,6 +32,7 @@ from morok.forking import held_at_fork
 from morok.ir import DeviceSpec, GroupOp, Ops, UOp
 from morok.tensor import effects, nodes
 from morok.tensor.base import Base, all_tensors, remark
+from morok.tensor.parts import MOST, Parts, changed_part, with_part
 
 _device = DeviceSpec("CPU")
 _lock = held_at_fork(threading.RLock())
@@ -57,6 +58,14 @@ def copied(array: npt.NDArray[Any]) -> UOp:
 def number(dtype: DType, value: Scalar) -> UOp:
     """A 0-d value in memory: unlike a constant, another number compiles nothing new."""
     return copied(np.array(value, to_numpy(dtype)))
+
+
+def changing(constant: UOp) -> UOp:
+    """A constant as a `number`, where NumPy has the dtype: what a loop writes element by element is
+    another one each time."""
+    if constant.dtype.name in WITHOUT_NUMPY:
+        return constant
+    return number(constant.dtype, constant.arg)
 
 
 def aliased(array: npt.NDArray[Any]) -> UOp:
@@ -127,17 +136,33 @@ def home_of(tensor: Base) -> UOp | None:
     return view
 
 
-def written(tensor: Base) -> None:
-    """A tensor on lent memory was assigned to: carry it out if others were lent the same memory."""
-    home = tensor._home
-    if home is None:
+def pending(tensor: Base, value: UOp) -> tuple[UOp | None, Parts | None]:
+    """What an `assign` of `value` makes of a tensor's `_home` and `_parts`."""
+    home = home_of(tensor)
+    part = changed_part(tensor.uop, value)
+    if part is None:
+        return home, None
+    if home is None:  # nowhere to write, but the value is nested one deeper
+        return None, Parts(None, 1 if tensor._parts is None else tensor._parts.writes + 1)
+    if tensor._home is None:
+        return home, Parts((part,), 1)
+    return home, with_part(tensor._parts, part, value)
+
+
+def assigned(tensor: Base) -> None:
+    """A tensor was assigned to. Carries it out at once if others were lent the same memory, or if
+    many writes to parts are waiting."""
+    home, parts = tensor._home, tensor._parts
+    if tensor._alias and home is None:
         tensor._alias = False  # memory that must not be written is left alone, and left
-        return
-    with _lock:
-        if buffers.overlapping(base_of(home)):
-            realize([tensor])
-        else:
-            _waiting.add(base_of(home))
+    if parts is not None and parts.writes > MOST:
+        realize([tensor])
+    elif tensor._alias and home is not None:
+        with _lock:
+            if buffers.overlapping(base_of(home)):
+                realize([tensor])
+            else:
+                _waiting.add(base_of(home))
 
 
 def _written_down(tensor: Base) -> bool:
@@ -188,18 +213,30 @@ def realize(tensors: Iterable[Base]) -> None:
         for tensor in work.values():
             home, value = tensor._home, tensor.uop
             if home is not None and base_of(home) in written and value is not home:
-                store = UOp(Ops.STORE, dtypes.void, (home, value))
-                root = UOp(Ops.AFTER, home.dtype, (home, store))
+                made = _stores(home, value, tensor._parts)
             elif memory_of(tensor) is not None or _written_down(tensor):
-                tensor._home = None
+                tensor._home = tensor._parts = None
                 continue
             else:
-                root = value
-            roots.setdefault(root, []).append((tensor, value))
+                made = [value]
+            for root in made:
+                roots.setdefault(root, []).append((tensor, value))
         if roots:
             _settle(roots, engine.realize(list(roots)))
             for tensor, base in followers:
                 _follow(tensor, base)
+
+
+def _stores(home: UOp, value: UOp, parts: Parts | None) -> list[UOp]:
+    """The writes that make the memory `home` hold `value`."""
+    if parts is None or parts.boxes is None:
+        pairs = [(home, value)]
+    else:
+        pairs = [(nodes.shrink(home, box.begins, box.ends), box.value) for box in parts.boxes]
+    return [
+        UOp(Ops.AFTER, view.dtype, (view, UOp(Ops.STORE, dtypes.void, (view, new))))
+        for view, new in pairs
+    ]
 
 
 def _plan_writes(work: dict[int, Base]) -> tuple[set[UOp], _Followers]:
@@ -217,10 +254,13 @@ def _plan_writes(work: dict[int, Base]) -> tuple[set[UOp], _Followers]:
         for base, owner in targets.items():
             if owner._alias:
                 touched.update(buffers.overlapping(base))
+        # Who has just the value that is written finds it there, as the result that was assigned.
+        values = {tensor.uop for tensor in work.values()}
         readers = [
             other
             for other in others
-            if (other._home is not None or memory_of(other) is None) and _reads(other.uop, touched)
+            if (other._home is not None or (other.uop not in values and memory_of(other) is None))
+            and _reads(other.uop, touched)
         ]
         if not readers:
             break
@@ -304,21 +344,24 @@ def _settle(roots: dict[UOp, _Owners], views: Sequence[UOp]) -> None:
     taken: set[int] = set()
     for (root, owners), view in zip(roots.items(), views, strict=True):
         written = is_write(root)
-        memory = id(buffers.buffer_of(base_of(view)))
-        if (
-            not written and memory in taken
-        ):  # roots that are equal but for their marks were computed once
-            view = nodes.reshape(_duplicate(base_of(view)), nodes.shape_of(root))
+        base = base_of(view)
+        memory = id(buffers.buffer_of(base))
+        if not written and memory in taken:
+            # Roots that are equal but for their marks were computed once.
+            view = nodes.reshape(_duplicate(base), nodes.shape_of(root))
             root.realized = None
         taken.add(memory)
         for tensor, value in owners:
+            if written:  # perhaps a part of it
+                view = nodes.reshape(base, nodes.shape_of(value))
             if not is_buffer_view(value) and value.realized is None and value.op is not Ops.CONST:
                 hold(value, view)
-            if tensor.uop is not value:  # another thread assigned meanwhile
-                if written and tensor._home is root.src[0]:
-                    tensor._home = view
+            if tensor.uop is not value:  # settled by its first part, or assigned meanwhile
+                home = tensor._home
+                if written and home is not None and base_of(home) is base_of(root.src[0]):
+                    tensor._home, tensor._parts = view, None
                 continue
-            tensor._home = None
+            tensor._home = tensor._parts = None
             # A graph is kept where gradients flow through it.
             if not tensor._rg or tensor._leaf:
                 tensor.uop = view
