@@ -13,7 +13,8 @@ from morok.errors import InvalidGraphError
 from morok.ir import CallInfo, GroupOp, KernelInfo, Level, Ops, UOp, check_stage, is_ordered
 from morok.rangeify.cost import tensor_reads
 from morok.rangeify.estimate import estimate
-from morok.rangeify.ranges import Kernel, Ranged, Rangeify
+from morok.rangeify.places import Kernel, Ranged
+from morok.rangeify.ranges import Rangeify
 from morok.rangeify.transforms import block_sums, renumber, simplify_merge_adjacent
 
 _STORES_TOGETHER = 48  # in one kernel of updates

@@ -13,25 +13,18 @@ repeated work is weighed against a round trip through memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import prod
 
 from morok._core import consumers
-from morok.dtype import AddrSpace, DType, dtypes
-from morok.errors import InvalidGraphError
+from morok.dtype import dtypes
 from morok.ir import (
     AxisType,
-    BufferizeOpts,
-    DeviceSpec,
     GroupOp,
     Ops,
     ReduceOp,
     UOp,
-    element_reads,
-    is_carried,
     is_ordered,
     loops_of,
-    parts_of,
 )
 from morok.rangeify.cost import (
     IDENTITY,
@@ -44,63 +37,11 @@ from morok.rangeify.cost import (
     value_sources,
 )
 from morok.rangeify.movement import Index, apply_movement, flatten
+from morok.rangeify.places import Kernel, Ranged, Row, Use, end_of
+from morok.rangeify.values import Values
 
 LOCAL_BYTES = 64 * 1024  # a scratch row that stays in the caches near the core
 _ZERO = UOp.const(dtypes.index, 0)
-
-
-@dataclass(eq=False, slots=True)
-class Kernel:
-    """One loop nest in the making: its output loops and the values it stores."""
-
-    number: int
-    shape: tuple[int, ...]
-    index: Index
-    ranges: tuple[UOp, ...]
-    closed: bool = False  # no other value may join
-    ordered: bool = False  # its iterations see each other's writes
-    outputs: list[UOp] = field(default_factory=list)
-    readers: dict[Kernel, None] = field(default_factory=dict)  # kernels that read its outputs
-    reads: dict[UOp, None] = field(
-        default_factory=dict
-    )  # buffers read: PARAM, AFTER or GLOBAL nodes
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """One place where a value is wanted: in which kernel, at which index, under which condition."""
-
-    kernel: Kernel
-    index: Index
-    valid: UOp | None
-
-    def open_ranges(self) -> set[UOp]:
-        """The loops that the index and the condition depend on."""
-        out: set[UOp] = set()
-        for i in self.index:
-            out.update(i.open_ranges)
-        if self.valid is not None:
-            out.update(self.valid.open_ranges)
-        return out
-
-
-@dataclass(slots=True)
-class Row:
-    """A LOCAL value: its fill loops and the use at which it is computed."""
-
-    ranges: tuple[UOp, ...]
-    kept: int  # leading dims that stay at the users' index
-    at: Use
-
-
-@dataclass(slots=True)
-class Ranged:
-    """What rangeify answers: kernels with their stores, and the buffers of the values that got
-    one."""
-
-    kernels: list[Kernel]
-    stores: dict[Kernel, dict[UOp, UOp]]  # output -> its STORE
-    buffers: dict[UOp, UOp]  # GLOBAL node -> BUFFER or PARAM
 
 
 class Rangeify:
@@ -122,7 +63,7 @@ class Rangeify:
         self.sources: dict[tuple[UOp, Use], tuple[Use, ...]] = {}
         self.reduce_ranges: dict[tuple[UOp, Use], tuple[UOp, ...]] = {}
         self._unread: dict[tuple[int, ...], list[Kernel]] = {}  # kernels of outputs without users
-        self.fills: dict[UOp, UOp] = {}  # ordered loop -> what stands in its memory before
+        self.fills: dict[UOp, UOp] = {}  # ordered loop -> the value its memory starts from
         # What stands in an index for an element of a tensor, until values are built.
         self.elements: dict[tuple[UOp, Use], UOp] = {}
         self._next_range = 0
@@ -160,7 +101,7 @@ class Rangeify:
 
     def times(self, use: Use) -> int:
         """How often a value at this use is computed."""
-        return prod(_end(r) for r in self.around(use))
+        return prod(end_of(r) for r in self.around(use))
 
     def _new_kernel(self, shape: tuple[int, ...]) -> Kernel:
         index, ranges = self._loops(shape, AxisType.LOOP, ())
@@ -185,7 +126,7 @@ class Rangeify:
                 self._make_global(u, uses)
             else:
                 self._place(u, uses)
-        return self._build()
+        return Values(self).build()
 
     def _place(self, u: UOp, uses: dict[Use, None]) -> None:
         if self._is_inline(u) or self._is_view(u, uses) or self._fusible(u, uses):
@@ -267,7 +208,7 @@ class Rangeify:
             at = Use(first.kernel, first.index[:kept], None)
             around = self.around(at)
             if all(i.op in (Ops.RANGE, Ops.CONST) for i in at.index) and prod(
-                _end(r) for r in around
+                end_of(r) for r in around
             ) == prod(shape[:kept]):
                 break
             if kept == 0:
@@ -306,13 +247,13 @@ class Rangeify:
 
     def _make_ordered(self, u: UOp, uses: dict[Use, None]) -> None:
         """A kernel for an ordered loop, after one that fills its memory."""
-        home = self._new_kernel(tuple(_end(r) for r in loops_of(u)))
+        home = self._new_kernel(tuple(end_of(r) for r in loops_of(u)))
         home.closed = home.ordered = True
         self._settle(u, home, uses)
         memory = u.src[0]
         if memory.op is Ops.CONTIGUOUS:
             fill = UOp(Ops.NOOP, u.dtype, (memory.src[0], u))
-            self.fills[fill] = u
+            self.fills[u] = fill
             first = self._new_kernel(memory.shape or ())
             first.closed = True
             first.readers[home] = None
@@ -424,219 +365,5 @@ class Rangeify:
         self.reduce_ranges[u, use] = ranges
         return Use(use.kernel, index, use.valid)
 
-    # ---- the walk up: values over the indices ----
-
-    def _build(self) -> Ranged:
-        values: dict[tuple[UOp, Use], UOp] = {}
-        buffers: dict[UOp, UOp] = {}
-        stores: dict[Kernel, dict[UOp, UOp]] = {k: {} for k in self.kernels}
-        for u in self.order:
-            uses = self.uses.get(u, {})
-            if u.op is Ops.CONST or (u.shape is not None and numel(u) == 0):
-                value = u if u.op is Ops.CONST else _zero_of(u.dtype)
-                values.update({(u, use): value for use in uses})
-            elif u.op is Ops.PARAM:
-                for use in uses:
-                    values[u, use] = _read(u, use.index[0], use.valid)
-            elif is_ordered(u) and u in self.home:
-                self._store_ordered(u, uses, values, buffers, stores)
-            elif u in self.home:
-                self._store(u, uses, values, buffers, stores)
-            elif u in self.rows:
-                row = self.rows[u]
-                inner = self._compute(u, row.at, values)
-                opts = BufferizeOpts(None, AddrSpace.LOCAL, True)
-                scratch = UOp(Ops.BUFFERIZE, inner.dtype, (inner, *row.ranges), opts)
-                for use in uses:
-                    index = [
-                        i
-                        for i, d in zip(
-                            use.index[row.kept :], (u.shape or ())[row.kept :], strict=True
-                        )
-                        if d != 1
-                    ]
-                    values[u, use] = UOp(Ops.INDEX, u.dtype, (scratch, *index), False)
-            else:
-                for use in uses:
-                    values[u, use] = self._compute(u, use, values)
-        if self.elements:
-            known = {place.src[0]: values[at] for at, place in self.elements.items()}
-            for made in stores.values():
-                made.update({u: _resolved(store, known) for u, store in made.items()})
-        return Ranged(self.kernels, stores, buffers)
-
-    def _store(
-        self,
-        u: UOp,
-        uses: dict[Use, None],
-        values: dict[tuple[UOp, Use], UOp],
-        buffers: dict[UOp, UOp],
-        stores: dict[Kernel, dict[UOp, UOp]],
-    ) -> None:
-        home = self.home[u]
-        own = Use(home, home.index, None)
-        value = self._compute(u, own, values)
-        if u.op is Ops.AFTER:
-            buffers[u] = _base(u.src[0])
-            target = _view_read(u.src[1].src[0], home.index, None)
-        else:
-            buffers[u] = UOp(
-                Ops.BUFFER,
-                u.dtype,
-                (UOp(Ops.LUNIQUE, dtypes.void, (), len(buffers)), _device(u)),
-                numel(u),
-            )
-            target = _read(buffers[u], flatten(home.index, home.shape), None)
-        stores[home][u] = UOp(Ops.STORE, dtypes.void, (target, value, *home.ranges))
-        for use in uses:
-            if use == own:
-                values[u, use] = value
-            elif u.op is Ops.AFTER:
-                values[u, use] = _view_read(u.src[0], use.index, use.valid)
-            else:
-                values[u, use] = _read(buffers[u], flatten(use.index, u.shape or ()), use.valid)
-
-    def _store_ordered(
-        self,
-        u: UOp,
-        uses: dict[Use, None],
-        values: dict[tuple[UOp, Use], UOp],
-        buffers: dict[UOp, UOp],
-        stores: dict[Kernel, dict[UOp, UOp]],
-    ) -> None:
-        home, memory = self.home[u], u.src[0]
-        if memory.op is Ops.CONTIGUOUS:
-            place = UOp(Ops.LUNIQUE, dtypes.void, (), len(buffers))
-            buffers[u] = UOp(Ops.BUFFER, u.dtype, (place, _device(u)), numel(memory))
-            (fill,) = (f for f, loop in self.fills.items() if loop is u)
-            first = self.home[fill]
-            buffers[fill] = buffers[u]
-            at = _read(buffers[u], flatten(first.index, first.shape), None)
-            value = self._compute(fill, Use(first, first.index, None), values)
-            stores[first][fill] = UOp(Ops.STORE, dtypes.void, (at, value, *first.ranges))
-        else:
-            buffers[u] = _base(memory)
-        own = Use(home, home.index, None)
-        new = self._elements(u, own, values)
-        index, value = u.src[1].src[:2]
-        for read in (*element_reads(parts_of(u)), index):
-            if read is index or is_carried(read):
-                new[read] = self._carried(read, buffers[u], new)
-        stores[home][u] = UOp(
-            Ops.STORE, dtypes.void, (new[index], value.substitute(new), *home.ranges)
-        )
-        for use in uses:
-            if memory.op is Ops.CONTIGUOUS:
-                values[u, use] = _read(buffers[u], flatten(use.index, u.shape or ()), use.valid)
-            else:
-                values[u, use] = _view_read(memory, use.index, use.valid)
-
-    def _carried(self, read: UOp, buffer: UOp, new: dict[UOp, UOp]) -> UOp:
-        """The INDEX of an ordered loop's memory, seen from within the loop, on its buffer."""
-        memory = read.src[0]
-        at: list[UOp] = [i.substitute(new) for i in read.src[1:]]
-        gate = at.pop() if read.arg else None
-        deps = [new[dep] for dep in memory.src[1:] if is_carried(read)]
-        view = memory.src[0] if is_carried(read) else memory
-        plain = _view_read(view, tuple(at), gate, buffer)
-        deps = [dep for dep in deps if dep.op is Ops.RANGE]
-        return plain.replace(src=(buffer.after(*deps), *plain.src[1:]))
-
-    def _elements(self, u: UOp, use: Use, values: dict[tuple[UOp, Use], UOp]) -> dict[UOp, UOp]:
-        """What stands for the loops and the element reads of `u` when it is computed at `use`."""
-        new = dict(zip(loops_of(u), use.index, strict=True))
-        reads = zip(tensor_reads(u), self.sources[u, use], strict=True)
-        new.update({read: values[read.src[0], at] for read, at in reads})
-        return new
-
-    def _compute(self, u: UOp, use: Use, values: dict[tuple[UOp, Use], UOp]) -> UOp:
-        sources = value_sources(u)
-        below = self.sources[u, use]
-        parts = tuple(values[s, b] for s, b in zip(sources, below, strict=True))
-        if u.op is Ops.PAD:
-            valid = below[0].valid
-            if valid is use.valid or valid is None:
-                return parts[0]
-            return UOp(Ops.WHERE, u.dtype, (valid, parts[0], _zero_of(u.dtype)))
-        if u.op is Ops.REDUCE_AXIS:
-            if numel(u.src[0]) == 0:
-                return UOp.const(u.dtype, u.arg[0].identity(u.dtype))
-            ranges = self.reduce_ranges[u, use]
-            return _reduce(u, parts[0], ranges) if ranges else parts[0]
-        if u.op is Ops.BUFFERIZE:
-            compute: UOp = u.src[0]
-            return compute.substitute(self._elements(u, use, values))
-        if u.op in GroupOp.ALU or u.op in (Ops.CAST, Ops.BITCAST):
-            return UOp(u.op, u.dtype, parts, u.arg)
-        if len(parts) == 1:
-            return parts[0]
-        raise InvalidGraphError(f"{u.op.name} has no meaning in a kernel", node=u, stage="rangeify")
-
-
-def _reduce(u: UOp, value: UOp, ranges: tuple[UOp, ...]) -> UOp:
-    """REDUCE over the ranges. sum_r(sum_s(x)) and sum_r(where(v, sum_s(x), 0)) are one sum over r
-    and s."""
-    op: ReduceOp = u.arg[0]
-    guards: list[UOp] = []
-    inner = value
-    while inner.op is Ops.WHERE and inner.src[2].op is Ops.CONST and inner.src[2].arg == 0:
-        guards.append(inner.src[0])
-        inner = inner.src[1]
-    if op is ReduceOp.ADD and inner.op is Ops.REDUCE and inner.arg is op and inner.dtype is u.dtype:
-        value, ranges = inner.src[0], (*ranges, *inner.ended_ranges)
-        for guard in reversed(guards):
-            value = UOp(Ops.WHERE, value.dtype, (guard, value, _zero_of(value.dtype)))
-    return UOp(Ops.REDUCE, u.dtype, (value, *ranges), op)
-
 
 _MATERIALISED = frozenset({Ops.CONTIGUOUS, Ops.COPY, Ops.AFTER})
-
-
-def _end(r: UOp) -> int:
-    end: int = r.src[0].arg
-    return end
-
-
-def _base(u: UOp) -> UOp:
-    """What a chain of movement ops looks at."""
-    while u.op in GroupOp.Movement:
-        u = u.src[0]
-    return u
-
-
-def _device(u: UOp) -> UOp:
-    return u.device if u.device is not None else UOp(Ops.DEVICE, dtypes.void, (), DeviceSpec("CPU"))
-
-
-def _zero_of(dtype: DType) -> UOp:
-    return UOp.const(dtype, 0)
-
-
-def _read(buffer: UOp, flat: UOp, valid: UOp | None) -> UOp:
-    """INDEX of a flat buffer. The condition only guards memory: an index that is always inside
-    needs none, since padding masks the value where it pads."""
-    size = buffer.arg if buffer.op is Ops.BUFFER else buffer.arg[1]
-    low, high = flat.vmin, flat.vmax
-    if valid is not None and low is not None and high is not None and low >= 0 and high < size:
-        valid = None
-    src = (buffer, flat) if valid is None else (buffer, flat, valid)
-    return UOp(Ops.INDEX, buffer.dtype, src, valid is not None)
-
-
-def _view_read(view: UOp, index: Index, valid: UOp | None, buffer: UOp | None = None) -> UOp:
-    """INDEX of the buffer behind a chain of movement ops; `buffer` if it stands for that."""
-    while view.op in GroupOp.Movement:
-        index, valid = apply_movement(view, index, valid)
-        view = view.src[0]
-    return _read(view if buffer is None else buffer, flatten(index, view.shape or ()), valid)
-
-
-def _resolved(store: UOp, known: dict[UOp, UOp]) -> UOp:
-    """A STORE with the elements put in for what stands for them; their indices may have more."""
-    while True:
-        here = {
-            u: known[u.src[0]] for u in store.toposort() if u.op is Ops.INDEX and u.src[0] in known
-        }
-        if not here:
-            return store
-        store = store.substitute(here)

@@ -1,0 +1,68 @@
+"""What rangeify decides with and about: kernels in the making, uses of values, scratch rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from morok.ir import UOp
+from morok.rangeify.movement import Index
+
+
+@dataclass(eq=False, slots=True)
+class Kernel:
+    """One loop nest in the making: its output loops and the values it stores."""
+
+    number: int
+    shape: tuple[int, ...]
+    index: Index
+    ranges: tuple[UOp, ...]
+    closed: bool = False  # no other value may join
+    ordered: bool = False  # its iterations see each other's writes
+    outputs: list[UOp] = field(default_factory=list)
+    readers: dict[Kernel, None] = field(default_factory=dict)  # kernels that read its outputs
+    reads: dict[UOp, None] = field(
+        default_factory=dict
+    )  # buffers read: PARAM, AFTER or GLOBAL nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One place where a value is wanted: in which kernel, at which index, under which condition."""
+
+    kernel: Kernel
+    index: Index
+    valid: UOp | None
+
+    def open_ranges(self) -> set[UOp]:
+        """The loops that the index and the condition depend on."""
+        out: set[UOp] = set()
+        for i in self.index:
+            out.update(i.open_ranges)
+        if self.valid is not None:
+            out.update(self.valid.open_ranges)
+        return out
+
+
+@dataclass(slots=True)
+class Row:
+    """A LOCAL value: its fill loops and the use at which it is computed."""
+
+    ranges: tuple[UOp, ...]
+    kept: int  # leading dims that stay at the users' index
+    at: Use
+
+
+@dataclass(slots=True)
+class Ranged:
+    """What rangeify answers: kernels with their stores, and the buffers of the values that got
+    one."""
+
+    kernels: list[Kernel]
+    stores: dict[Kernel, dict[UOp, UOp]]  # output -> its STORE
+    buffers: dict[UOp, UOp]  # GLOBAL node -> BUFFER or PARAM
+
+
+def end_of(r: UOp) -> int:
+    """How often a loop runs."""
+    end: int = r.src[0].arg
+    return end

@@ -1,0 +1,231 @@
+"""The walk up of rangeify: values over the indices at which they are used, and their STOREs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from morok.dtype import AddrSpace, DType, dtypes
+from morok.errors import InvalidGraphError
+from morok.ir import (
+    BufferizeOpts,
+    DeviceSpec,
+    GroupOp,
+    Ops,
+    ReduceOp,
+    UOp,
+    element_reads,
+    is_carried,
+    is_ordered,
+    loops_of,
+    parts_of,
+)
+from morok.rangeify.cost import numel, tensor_reads, value_sources
+from morok.rangeify.movement import Index, apply_movement, flatten
+from morok.rangeify.places import Kernel, Ranged, Use
+
+if TYPE_CHECKING:
+    from morok.rangeify.ranges import Rangeify
+
+
+class Values:
+    """Builds what `walk` has decided."""
+
+    def __init__(self, walk: Rangeify) -> None:
+        self.walk = walk
+        self.values: dict[tuple[UOp, Use], UOp] = {}
+        self.buffers: dict[UOp, UOp] = {}
+        self.stores: dict[Kernel, dict[UOp, UOp]] = {k: {} for k in walk.kernels}
+
+    def build(self) -> Ranged:
+        """The STOREs of every kernel, and the buffers they go to."""
+        walk = self.walk
+        for u in walk.order:
+            uses = walk.uses.get(u, {})
+            if u.op is Ops.CONST or (u.shape is not None and numel(u) == 0):
+                value = u if u.op is Ops.CONST else _zero_of(u.dtype)
+                self.values.update({(u, use): value for use in uses})
+            elif u.op is Ops.PARAM:
+                for use in uses:
+                    self.values[u, use] = _read(u, use.index[0], use.valid)
+            elif is_ordered(u) and u in walk.home:
+                self._store_ordered(u, uses)
+            elif u in walk.home:
+                self._store(u, uses)
+            elif u in walk.rows:
+                row = walk.rows[u]
+                inner = self._compute(u, row.at)
+                opts = BufferizeOpts(None, AddrSpace.LOCAL, True)
+                scratch = UOp(Ops.BUFFERIZE, inner.dtype, (inner, *row.ranges), opts)
+                for use in uses:
+                    index = [
+                        i
+                        for i, d in zip(
+                            use.index[row.kept :], (u.shape or ())[row.kept :], strict=True
+                        )
+                        if d != 1
+                    ]
+                    self.values[u, use] = UOp(Ops.INDEX, u.dtype, (scratch, *index), False)
+            else:
+                for use in uses:
+                    self.values[u, use] = self._compute(u, use)
+        if walk.elements:
+            known = {place.src[0]: self.values[at] for at, place in walk.elements.items()}
+            for made in self.stores.values():
+                made.update({u: _resolved(store, known) for u, store in made.items()})
+        return Ranged(walk.kernels, self.stores, self.buffers)
+
+    def _buffer(self, u: UOp) -> UOp:
+        """A new buffer for the value of `u`."""
+        place = UOp(Ops.LUNIQUE, dtypes.void, (), len(self.buffers))
+        return UOp(Ops.BUFFER, u.dtype, (place, _device(u)), numel(u))
+
+    def _store(self, u: UOp, uses: dict[Use, None]) -> None:
+        home = self.walk.home[u]
+        own = Use(home, home.index, None)
+        value = self._compute(u, own)
+        if u.op is Ops.AFTER:
+            self.buffers[u] = _base(u.src[0])
+            target = _view_read(u.src[1].src[0], home.index, None)
+        else:
+            self.buffers[u] = self._buffer(u)
+            target = _read(self.buffers[u], flatten(home.index, home.shape), None)
+        self.stores[home][u] = UOp(Ops.STORE, dtypes.void, (target, value, *home.ranges))
+        for use in uses:
+            if use == own:
+                self.values[u, use] = value
+            elif u.op is Ops.AFTER:
+                self.values[u, use] = _view_read(u.src[0], use.index, use.valid)
+            else:
+                self.values[u, use] = self._stored(u, use)
+
+    def _stored(self, u: UOp, use: Use) -> UOp:
+        """A read of what was stored of `u`."""
+        return _read(self.buffers[u], flatten(use.index, u.shape or ()), use.valid)
+
+    def _store_ordered(self, u: UOp, uses: dict[Use, None]) -> None:
+        home, memory = self.walk.home[u], u.src[0]
+        if memory.op is Ops.CONTIGUOUS:
+            fill = self.walk.fills[u]
+            first = self.walk.home[fill]
+            self.buffers[u] = self.buffers[fill] = self._buffer(u)
+            at = _read(self.buffers[u], flatten(first.index, first.shape), None)
+            value = self._compute(fill, Use(first, first.index, None))
+            self.stores[first][fill] = UOp(Ops.STORE, dtypes.void, (at, value, *first.ranges))
+        else:
+            self.buffers[u] = _base(memory)
+        own = Use(home, home.index, None)
+        new = self._elements(u, own)
+        index, value = u.src[1].src[:2]
+        for read in (*element_reads(parts_of(u)), index):
+            if read is index or is_carried(read):
+                new[read] = self._carried(read, self.buffers[u], new)
+        self.stores[home][u] = UOp(
+            Ops.STORE, dtypes.void, (new[index], value.substitute(new), *home.ranges)
+        )
+        for use in uses:
+            if memory.op is Ops.CONTIGUOUS:
+                self.values[u, use] = self._stored(u, use)
+            else:
+                self.values[u, use] = _view_read(memory, use.index, use.valid)
+
+    def _carried(self, read: UOp, buffer: UOp, new: dict[UOp, UOp]) -> UOp:
+        """The INDEX of an ordered loop's memory, seen from within the loop, on its buffer."""
+        memory = read.src[0]
+        at: list[UOp] = [i.substitute(new) for i in read.src[1:]]
+        gate = at.pop() if read.arg else None
+        deps = [new[dep] for dep in memory.src[1:] if is_carried(read)]
+        view = memory.src[0] if is_carried(read) else memory
+        plain = _view_read(view, tuple(at), gate, buffer)
+        deps = [dep for dep in deps if dep.op is Ops.RANGE]
+        return plain.replace(src=(buffer.after(*deps), *plain.src[1:]))
+
+    def _elements(self, u: UOp, use: Use) -> dict[UOp, UOp]:
+        """What stands for the loops and the element reads of `u` when it is computed at `use`."""
+        new = dict(zip(loops_of(u), use.index, strict=True))
+        reads = zip(tensor_reads(u), self.walk.sources[u, use], strict=True)
+        new.update({read: self.values[read.src[0], at] for read, at in reads})
+        return new
+
+    def _compute(self, u: UOp, use: Use) -> UOp:
+        sources = value_sources(u)
+        below = self.walk.sources[u, use]
+        parts = tuple(self.values[s, b] for s, b in zip(sources, below, strict=True))
+        if u.op is Ops.PAD:
+            valid = below[0].valid
+            if valid is use.valid or valid is None:
+                return parts[0]
+            return UOp(Ops.WHERE, u.dtype, (valid, parts[0], _zero_of(u.dtype)))
+        if u.op is Ops.REDUCE_AXIS:
+            if numel(u.src[0]) == 0:
+                return UOp.const(u.dtype, u.arg[0].identity(u.dtype))
+            ranges = self.walk.reduce_ranges[u, use]
+            return _reduce(u, parts[0], ranges) if ranges else parts[0]
+        if u.op is Ops.BUFFERIZE:
+            compute: UOp = u.src[0]
+            return compute.substitute(self._elements(u, use))
+        if u.op in GroupOp.ALU or u.op in (Ops.CAST, Ops.BITCAST):
+            return UOp(u.op, u.dtype, parts, u.arg)
+        if len(parts) == 1:
+            return parts[0]
+        raise InvalidGraphError(f"{u.op.name} has no meaning in a kernel", node=u, stage="rangeify")
+
+
+def _reduce(u: UOp, value: UOp, ranges: tuple[UOp, ...]) -> UOp:
+    """REDUCE over the ranges. sum_r(sum_s(x)) and sum_r(where(v, sum_s(x), 0)) are one sum over r
+    and s."""
+    op: ReduceOp = u.arg[0]
+    guards: list[UOp] = []
+    inner = value
+    while inner.op is Ops.WHERE and inner.src[2].op is Ops.CONST and inner.src[2].arg == 0:
+        guards.append(inner.src[0])
+        inner = inner.src[1]
+    if op is ReduceOp.ADD and inner.op is Ops.REDUCE and inner.arg is op and inner.dtype is u.dtype:
+        value, ranges = inner.src[0], (*ranges, *inner.ended_ranges)
+        for guard in reversed(guards):
+            value = UOp(Ops.WHERE, value.dtype, (guard, value, _zero_of(value.dtype)))
+    return UOp(Ops.REDUCE, u.dtype, (value, *ranges), op)
+
+
+def _base(u: UOp) -> UOp:
+    """What a chain of movement ops looks at."""
+    while u.op in GroupOp.Movement:
+        u = u.src[0]
+    return u
+
+
+def _device(u: UOp) -> UOp:
+    return u.device if u.device is not None else UOp(Ops.DEVICE, dtypes.void, (), DeviceSpec("CPU"))
+
+
+def _zero_of(dtype: DType) -> UOp:
+    return UOp.const(dtype, 0)
+
+
+def _read(buffer: UOp, flat: UOp, valid: UOp | None) -> UOp:
+    """INDEX of a flat buffer. The condition only guards memory: an index that is always inside
+    needs none, since padding masks the value where it pads."""
+    size = buffer.arg if buffer.op is Ops.BUFFER else buffer.arg[1]
+    low, high = flat.vmin, flat.vmax
+    if valid is not None and low is not None and high is not None and low >= 0 and high < size:
+        valid = None
+    src = (buffer, flat) if valid is None else (buffer, flat, valid)
+    return UOp(Ops.INDEX, buffer.dtype, src, valid is not None)
+
+
+def _view_read(view: UOp, index: Index, valid: UOp | None, buffer: UOp | None = None) -> UOp:
+    """INDEX of the buffer behind a chain of movement ops; `buffer` if it stands for that."""
+    while view.op in GroupOp.Movement:
+        index, valid = apply_movement(view, index, valid)
+        view = view.src[0]
+    return _read(view if buffer is None else buffer, flatten(index, view.shape or ()), valid)
+
+
+def _resolved(store: UOp, known: dict[UOp, UOp]) -> UOp:
+    """A STORE with the elements put in for what stands for them; their indices may have more."""
+    while True:
+        here = {
+            u: known[u.src[0]] for u in store.toposort() if u.op is Ops.INDEX and u.src[0] in known
+        }
+        if not here:
+            return store
+        store = store.substitute(here)
