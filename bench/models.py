@@ -80,6 +80,173 @@ class CNN:
         return classified((self.batch, 1, self.side, self.side), self.classes, seed)
 
 
+# ---- ResNet (He et al. 2015), with torchvision's names -------------------------------------------
+
+
+class BasicBlock:
+    """Two 3x3 convolutions beside a shortcut."""
+
+    expansion = 1
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        self.conv1 = _conv(inputs, width, 3, stride)
+        self.bn1 = mk.nn.BatchNorm2d(width)
+        self.conv2 = _conv(width, width, 3)
+        self.bn2 = mk.nn.BatchNorm2d(width)
+        self.downsample = _shortcut(inputs, width, stride)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        out = self.bn1(self.conv1(x)).relu()
+        out = self.bn2(self.conv2(out))
+        return (out + (x if self.downsample is None else self.downsample(x))).relu()
+
+
+class Bottleneck:
+    """1x1, 3x3 and 1x1 convolutions beside a shortcut."""
+
+    expansion = 4
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        self.conv1 = _conv(inputs, width, 1)
+        self.bn1 = mk.nn.BatchNorm2d(width)
+        self.conv2 = _conv(width, width, 3, stride)
+        self.bn2 = mk.nn.BatchNorm2d(width)
+        self.conv3 = _conv(width, 4 * width, 1)
+        self.bn3 = mk.nn.BatchNorm2d(4 * width)
+        self.downsample = _shortcut(inputs, 4 * width, stride)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        out = self.bn1(self.conv1(x)).relu()
+        out = self.bn2(self.conv2(out)).relu()
+        out = self.bn3(self.conv3(out))
+        return (out + (x if self.downsample is None else self.downsample(x))).relu()
+
+
+def _conv(inputs: int, outputs: int, size: int, stride: int = 1) -> mk.nn.Conv2d:
+    return mk.nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False)
+
+
+def _shortcut(inputs: int, outputs: int, stride: int) -> mk.nn.Sequential | None:
+    if stride == 1 and inputs == outputs:
+        return None
+    return mk.nn.Sequential(_conv(inputs, outputs, 1, stride), mk.nn.BatchNorm2d(outputs))
+
+
+class ResNet:
+    """A stem, four stages of blocks, the mean over the image and a linear layer."""
+
+    block: type[BasicBlock] | type[Bottleneck] = BasicBlock
+    blocks: tuple[int, ...] = ()
+    small: ClassVar = {"width": 4, "side": 64, "classes": 5, "batch": 8}
+
+    def __init__(
+        self, width: int = 64, side: int = 64, classes: int = 1000, batch: int = 16
+    ) -> None:
+        self.side, self.classes, self.batch = side, classes, batch
+        self.conv1 = mk.nn.Conv2d(3, width, 7, 2, 3, bias=False)
+        self.bn1 = mk.nn.BatchNorm2d(width)
+        inputs = width
+        for stage, count in enumerate(self.blocks):
+            size = width << stage
+            made = []
+            for i in range(count):
+                made.append(self.block(inputs, size, 2 if stage > 0 and i == 0 else 1))
+                inputs = size * self.block.expansion
+            setattr(self, f"layer{stage + 1}", mk.nn.Sequential(*made))
+        self.fc = mk.nn.Linear(inputs, classes)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(n, 3, side, side) -> (n, classes) scores"""
+        x = self.bn1(self.conv1(x)).relu().max_pool2d(3, 2, 1)
+        for stage in range(len(self.blocks)):
+            x = getattr(self, f"layer{stage + 1}")(x)
+        return self.fc(x.mean((2, 3)))
+
+    def loss(self, batch: Mapping[str, Any]) -> Tensor:
+        return self(_tensor(batch["x"])).cross_entropy(_tensor(batch["y"]))
+
+    def make_batch(self, seed: int) -> Arrays:
+        return classified((self.batch, 3, self.side, self.side), self.classes, seed)
+
+
+class ResNet18(ResNet):
+    block = BasicBlock
+    blocks = (2, 2, 2, 2)
+
+
+class ResNet50(ResNet):
+    block = Bottleneck
+    blocks = (3, 4, 6, 3)
+
+
+# ---- GPT (Radford et al. 2019) -------------------------------------------------------------------
+
+
+class Block:
+    """Causal self-attention and a perceptron with GELU, each behind a layer norm."""
+
+    def __init__(self, size: int, heads: int) -> None:
+        self.heads = heads
+        self.norm1, self.norm2 = mk.nn.LayerNorm(size), mk.nn.LayerNorm(size)
+        self.queries, self.keys, self.values = (mk.nn.Linear(size, size) for _ in range(3))
+        self.out = mk.nn.Linear(size, size)
+        self.up, self.down = mk.nn.Linear(size, 4 * size), mk.nn.Linear(4 * size, size)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        batch, length, size = x.shape
+
+        def split(y: Tensor) -> Tensor:
+            return y.reshape(batch, length, self.heads, size // self.heads).transpose(1, 2)
+
+        y = self.norm1(x)
+        q, k, v = split(self.queries(y)), split(self.keys(y)), split(self.values(y))
+        y = q.scaled_dot_product_attention(k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, size))
+        return x + self.down(self.up(self.norm2(x)).gelu("tanh"))
+
+
+class GPT:
+    """Token and position embeddings, blocks, a norm, and scores of the next token."""
+
+    small: ClassVar = {
+        "vocabulary": 16, "length": 12, "size": 16, "heads": 2, "layers": 2, "batch": 4,
+    }  # fmt: skip
+
+    def __init__(
+        self,
+        vocabulary: int = 256,
+        length: int = 128,
+        size: int = 256,
+        heads: int = 4,
+        layers: int = 4,
+        batch: int = 8,
+    ) -> None:
+        self.vocabulary, self.length, self.batch = vocabulary, length, batch
+        self.tokens = mk.nn.Embedding(vocabulary, size)
+        self.positions = mk.nn.Embedding(length, size)
+        self.blocks = [Block(size, heads) for _ in range(layers)]
+        self.norm = mk.nn.LayerNorm(size)
+        self.head = mk.nn.Linear(size, vocabulary)
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        """(n, length) -> (n, length, vocabulary) scores"""
+        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+    def loss(self, batch: Mapping[str, Any]) -> Tensor:
+        scores = self(_tensor(batch["x"]))
+        return scores.flatten(0, 1).cross_entropy(_tensor(batch["y"]).flatten())
+
+    def make_batch(self, seed: int) -> Arrays:
+        walk = counting((self.batch, self.length + 1), self.vocabulary, seed)
+        return {"x": walk[:, :-1].copy(), "y": walk[:, 1:].copy()}
+
+
+# ---- batches -------------------------------------------------------------------------------------
+
+
 def _tensor(given: Any) -> Tensor:
     return given if isinstance(given, Tensor) else Tensor(given)
 
@@ -91,3 +258,10 @@ def classified(shape: tuple[int, ...], classes: int, seed: int) -> Arrays:
     y = rng.integers(0, classes, shape[0])
     x = patterns[y] + rng.standard_normal(shape)
     return {"x": x.astype(np.float32), "y": y.astype(np.int32)}
+
+
+def counting(shape: tuple[int, int], count: int, seed: int) -> np.ndarray:
+    """Rows of tokens, each mostly the one before plus a step of the row's own."""
+    rng = np.random.default_rng([2, seed])
+    steps = rng.integers(1, 4, (shape[0], 1)) + (rng.random(shape) < 0.1)
+    return (np.cumsum(steps, 1) + rng.integers(0, count, (shape[0], 1))).astype(np.int32) % count

@@ -9,13 +9,13 @@ from morok._core import toposort
 from morok.errors import DTypeError, ShapeError
 from morok.ir import Ops, UOp
 from morok.tensor import memory, nodes
+from morok.tensor.attention import Attention
 from morok.tensor.base import Base, fail, make_leaf, unique_leaf, watch, watched_by_graph
 from morok.tensor.gradient import gradients
 from morok.tensor.provenance import stamp
-from morok.tensor.random import Random
 
 
-class Autograd(Random):
+class Autograd(Attention):
     """Methods about gradients."""
 
     __slots__ = ()

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from morok._core import toposort
-from morok.dtype import acc_dtype
+from morok.dtype import acc_dtype, dtypes, max_value
 from morok.errors import InvalidGraphError
 from morok.ir import GroupOp, Ops, ReduceOp, UOp
 from morok.tensor import nodes
@@ -216,14 +216,35 @@ def _unreduced(u: UOp, source: UOp, axes: tuple[int, ...]) -> UOp:
     return nodes.expand(nodes.reshape(u, nodes.keep_axes(shape, axes)), shape)
 
 
+FIRST_WINS = "first wins"
+"""Argument of a NOOP below a MAX or MIN over axes, by which equal extremes do not share."""
+
+
 def _extreme(grad: UOp, node: UOp, axes: tuple[int, ...]) -> UOp:
     """Equal extremes share: counted in the accumulation dtype, because halves cannot count."""
     source = node.src[0]
     chosen = nodes.compare(Ops.EQ, source, _unreduced(node, source, axes))
+    if source.op is Ops.NOOP and source.arg == FIRST_WINS:
+        place = _places(shape_of(source), axes)
+        none = const(dtypes.int32, max_value(dtypes.int32))
+        first = nodes.reduce(where(chosen, place, none), ReduceOp.MIN, axes)
+        chosen = nodes.compare(Ops.EQ, place, _unreduced(first, source, axes))
+        return where(chosen, _unreduced(grad, source, axes), _zero(grad))
     work = acc_dtype(grad.dtype)
     count = nodes.reduce(nodes.cast(chosen, work), ReduceOp.ADD, axes)
     share = nodes.cast(_over(nodes.cast(grad, work), count), grad.dtype)
     return where(chosen, _unreduced(share, source, axes), _zero(grad))
+
+
+def _places(shape: tuple[int, ...], axes: tuple[int, ...]) -> UOp:
+    """Every element's place within the axes, row by row, as int32."""
+    place = const(dtypes.int32, 0)
+    for axis in axes:
+        others = [other for other in range(len(shape)) if other != axis]
+        along = nodes.reshape(nodes.iota(shape[axis], dtypes.int32), nodes.keep_axes(shape, others))
+        length = const(dtypes.int32, shape[axis])
+        place = alu(Ops.ADD, alu(Ops.MUL, place, length), nodes.expand(along, shape))
+    return place
 
 
 def _product(grad: UOp, node: UOp, axes: tuple[int, ...]) -> UOp:

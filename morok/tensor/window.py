@@ -15,6 +15,7 @@ from morok.errors import DTypeError, ShapeError
 from morok.ir import Ops, ReduceOp, UOp
 from morok.tensor import nodes
 from morok.tensor.base import common_dtype, fail
+from morok.tensor.gradient import FIRST_WINS
 from morok.tensor.indexing import every, take
 from morok.tensor.linalg import Linalg
 from morok.tensor.nodes import Shape
@@ -206,9 +207,10 @@ class Window(Linalg):
         stride: Per | None,
         padding: Per,
         dilation: Per,
+        ceil_mode: bool,
         fill: Scalar,
     ) -> tuple[UOp, Shape, Shape]:
-        """Windows of the last two axes with `fill` in the padding, their axes, and the shape
+        """Windows of the last two axes with `fill` around the image, their axes, and the shape
         without those."""
         if self.ndim < 3:
             fail(ShapeError, f"{method}: images are (…, channels, height, width), not {self.shape}")
@@ -216,6 +218,9 @@ class Window(Linalg):
         steps = self._per(method, "stride", kernel if stride is None else stride, 2, 1)
         spread = self._per(method, "dilation", dilation, 2, 1)
         pads = self._pads(method, padding, 2)
+        if ceil_mode:
+            sizes = zip(self.shape[-2:], pads, kernel, steps, spread, strict=True)
+            pads = [_overhanging(*size) for size in sizes]
         start = self
         if fill != 0 and any(map(any, pads)):
             around: list[tuple[int, int] | None] = [None] * (self.ndim - 2)
@@ -227,13 +232,23 @@ class Window(Linalg):
         return u, (first, first + 2), (*shape[:first], shape[first + 1], shape[first + 3])
 
     def max_pool2d(
-        self, kernel_size: Per = 2, stride: Per | None = None, padding: Per = 0, dilation: Per = 1
+        self,
+        kernel_size: Per = 2,
+        stride: Per | None = None,
+        padding: Per = 0,
+        dilation: Per = 1,
+        ceil_mode: bool = False,
     ) -> Self:
         """The largest element of each window (`stride` defaults to the window); padding never wins.
-        Equal largest elements share the gradient."""
+        With `ceil_mode` a last window may hang over the edge. Of equal largest elements the first
+        gets the gradient."""
         stamp()
         fill = min_value(self.dtype)
-        u, axes, _ = self._pooled("max_pool2d", kernel_size, stride, padding, dilation, fill)
+        u, axes, _ = self._pooled(
+            "max_pool2d", kernel_size, stride, padding, dilation, ceil_mode, fill
+        )
+        if self._rg:
+            u = UOp(Ops.NOOP, u.dtype, (u,), FIRST_WINS)
         return self._wrap(nodes.reduce(u, ReduceOp.MAX, axes), self._rg)
 
     def avg_pool2d(
@@ -241,21 +256,77 @@ class Window(Linalg):
         kernel_size: Per = 2,
         stride: Per | None = None,
         padding: Per = 0,
+        ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> Self:
-        """The mean of each window; padding counts as zeros unless `count_include_pad` is False."""
+        """The mean of each window (`stride` defaults to the window); padding counts as zeros unless
+        `count_include_pad` is False. With `ceil_mode` a last window may hang over the edge; what
+        lies beyond the padding never counts."""
+        name = "avg_pool2d"
         if self.dtype.kind != "f":
-            fail(DTypeError, f"avg_pool2d: float images are needed, not {self.dtype}")
+            fail(DTypeError, f"{name}: float images are needed, not {self.dtype}")
         stamp()
         dtype = self.dtype
         work = acc_dtype(dtype)
         wide = self.cast(work)
-        u, axes, left = wide._pooled("avg_pool2d", kernel_size, stride, padding, 1, 0)
+        u, axes, left = wide._pooled(name, kernel_size, stride, padding, 1, ceil_mode, 0)
         total = self._wrap(nodes.reduce(u, ReduceOp.ADD, axes), self._rg)
-        window = [nodes.shape_of(u)[axis] for axis in axes]
-        if count_include_pad:
-            return (total / math.prod(window)).cast(dtype)
+        if count_include_pad and not ceil_mode:
+            return (total / math.prod(nodes.shape_of(u)[axis] for axis in axes)).cast(dtype)
         ones = self._wrap(nodes.full(self.shape, dtypes.int32, 1))
-        c, _, _ = ones._pooled("avg_pool2d", kernel_size, stride, padding, 1, 0)
-        counts = self._wrap(nodes.reduce(c, ReduceOp.ADD, axes)).reshape(left)
+        if count_include_pad:
+            # The padding asked for counts, what a window hangs over does not.
+            pads = self._pads(name, padding, 2)
+            whole: list[tuple[int, int] | None] = [None] * (self.ndim - 2)
+            framed = ones.pad([*whole, *pads], value=1)
+            c, _, _ = framed._pooled(name, kernel_size, stride, 0, 1, ceil_mode, 0)
+            count = nodes.reduce(c, ReduceOp.ADD, axes)
+            cuts = [(0, n) for n in left]
+            counts = self._wrap(count).shrink(cuts)
+        else:
+            c, _, _ = ones._pooled(name, kernel_size, stride, padding, 1, ceil_mode, 0)
+            counts = self._wrap(nodes.reduce(c, ReduceOp.ADD, axes))
         return (total / counts.cast(work)).cast(dtype)
+
+    def adaptive_avg_pool2d(self, output_size: int | Sequence[int | None]) -> Self:
+        """The means of `output_size` windows along the last two axes (one number for both, None
+        keeps a length): window i of o along length n is floor(i n / o) … ceil((i + 1) n / o) - 1,
+        as PyTorch's."""
+        name = "adaptive_avg_pool2d"
+        if self.ndim < 3 or self.dtype.kind != "f":
+            fail(ShapeError, f"{name}: float images (…, height, width) are needed: {self.shape}")
+        sizes = (output_size,) * 2 if isinstance(output_size, int) else tuple(output_size)
+        lengths = self.shape[-2:]
+        if len(sizes) != 2:
+            fail(ShapeError, f"{name}: output_size={output_size} for two axes")
+        wanted = [n if size is None else size for size, n in zip(sizes, lengths, strict=True)]
+        if any(size < 1 for size in wanted):
+            fail(ShapeError, f"{name}: output_size={output_size}")
+        if all(n % size == 0 for size, n in zip(wanted, lengths, strict=True)):
+            return self.avg_pool2d([n // size for size, n in zip(wanted, lengths, strict=True)])
+        out = self.cast(acc_dtype(self.dtype))
+        for axis, size in ((-1, wanted[1]), (-2, wanted[0])):
+            out = out.transpose(axis, -1)._shared_out(size).transpose(axis, -1)
+        return out.cast(self.dtype)
+
+    def _shared_out(self, size: int) -> Self:
+        """The means of `size` windows that share out the last axis."""
+        length = self.shape[-1]
+        place, window = self.arange(length), self.arange(size).unsqueeze(1)
+        begin = window * length // size
+        end = ((window + 1) * length + size - 1) // size
+        inside = (place >= begin) & (place < end)
+        return self.matmul((inside.cast(self.dtype) / (end - begin).cast(self.dtype)).T)
+
+
+def _overhanging(
+    length: int, pad: tuple[int, int], kernel: int, stride: int, dilation: int
+) -> tuple[int, int]:
+    """The padding with which the last window, begun within the image or the padding in front of
+    it, fits."""
+    before, after = pad
+    reach = dilation * (kernel - 1) + 1
+    count = -(-(length + before + after - reach) // stride) + 1
+    if (count - 1) * stride >= length + before:
+        count -= 1
+    return before, max(after, (count - 1) * stride + reach - length - before)
