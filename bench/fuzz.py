@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.programs import Program, program
-from morok.dtype import dtypes
+from bench.programs import WITH_ELEMENTS, Program, program
+from morok.dtype import dtypes, to_numpy
 from morok.engine import compile_kernels, run_kernel
 from morok.ir import Ops, UOp
 from morok.ir.interpret import interpret_kernel
@@ -41,10 +41,8 @@ def execute(p: Program, schedule: Schedule, run: RunKernel) -> list[Array]:
             if buffer.op is Ops.PARAM:
                 memory[buffer] = p.inputs[buffer.arg[0]].reshape(-1).copy()
             else:
-                like = p.inputs[0].dtype if buffer.dtype is not dtypes.bool else np.dtype(bool)
-                memory[buffer] = np.full(
-                    buffer.arg, 99, dtype=like
-                )  # not initialised: any value will do
+                # Not initialised: any value will do.
+                memory[buffer] = np.full(buffer.arg, 99, to_numpy(buffer.dtype))
         return memory[buffer]
 
     for call in schedule.calls:
@@ -99,7 +97,9 @@ def main(argv: Sequence[str]) -> int:
     done = 0
     failures: dict[int, str] = {}
     while time.monotonic() < end and not failures:
-        seeds = range(seed, seed + options.batch)
+        half = options.batch // 2
+        plain = range(seed, seed + options.batch - half)
+        seeds = [*plain, *range(WITH_ELEMENTS + seed, WITH_ELEMENTS + seed + half)]
         for s in seeds:
             wrong = check_interpreted(s)
             if wrong is not None:

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from morok.dtype import DType, dtypes, to_numpy
+from morok.dtype import DType, dtypes, from_numpy, to_numpy
 from morok.ir import Ops, ReduceOp, UOp
+from morok.tensor.loops import clamped, counters, position, scanned, scattered, tabulated
 
 Array = np.ndarray[Any, Any]
 Value = tuple[UOp, Array]
@@ -176,6 +177,59 @@ class _Builder:
         total = _REDUCE[op].reduce(v[1], axis=axis, keepdims=True, dtype=v[1].dtype)
         return UOp(Ops.SUB, v[0].dtype, (v[0], wide)), v[1] - total
 
+    def index(self, n: int, shape: tuple[int, ...]) -> Value:
+        """An input of places along an axis of length n, negative ones too."""
+        array = np.array([self.rng.randint(-n, n - 1) for _ in range(prod(shape))])
+        array = array.reshape(shape).astype(self.rng.choice((np.int32, np.int64)))
+        dtype = from_numpy(array.dtype)
+        node = UOp(Ops.PARAM, dtype, (UOp.new_device(),), (len(self.inputs), array.size))
+        self.inputs.append(array)
+        return _shaped(node, shape), array
+
+    def gather(self, v: Value) -> Value | None:
+        """Entries along an axis, some of them twice."""
+        axis = self.rng.randrange(v[1].ndim)
+        n, count = v[1].shape[axis], self.rng.choice(_SIZES)
+        shape = tuple(count if i == axis else d for i, d in enumerate(v[1].shape))
+        if prod(shape) > _MAX_ELEMENTS:
+            return None
+        node, places = self.index(n, (count,))
+        at = list(counters(shape))
+        at[axis] = clamped(position(node, (at[axis],), n), n)
+        return tabulated(v[0].at(*at), counters(shape)), v[1].take(places, axis)
+
+    def scatter(self, v: Value) -> Value | None:
+        """Entries put or added to another value along an axis, some of them in one place."""
+        axis = self.rng.randrange(v[1].ndim)
+        n = self.rng.choice(_SIZES)
+        shape = tuple(n if i == axis else d for i, d in enumerate(v[1].shape))
+        if prod(shape) > _MAX_ELEMENTS or np.abs(v[1]).max(initial=0) * v[1].size > 1e6:
+            return None
+        fits = [w for w in self.values if w[1].shape == shape and w[0].dtype is v[0].dtype]
+        start = self.rng.choice(fits) if fits else self.leaf(v[0].dtype, shape)
+        node, places = self.index(n, v[1].shape[axis : axis + 1])
+        loops = counters(v[1].shape)
+        at = list(loops)
+        at[axis] = clamped(position(node, (at[axis],), n), n)
+        add = self.rng.random() < 0.5
+        out = np.moveaxis(start[1].copy(), axis, 0)
+        part = np.moveaxis(v[1], axis, 0)
+        if add:
+            np.add.at(out, places, part)
+        else:
+            out[places] = part  # NumPy: the last one stays
+        made = scattered(start[0], at, None, v[0].at(*loops), loops, add)
+        return made, np.moveaxis(out, 0, axis)
+
+    def scan(self, v: Value) -> Value | None:
+        """Running sums or extremes along an axis."""
+        axis = self.rng.randrange(v[1].ndim)
+        if np.abs(v[1]).max(initial=0) * v[1].size > 1e6:
+            return None
+        op = self.rng.choice((Ops.ADD, Ops.MAX))
+        run = {Ops.ADD: np.add, Ops.MAX: np.maximum}[op]
+        return scanned(v[0], axis, op), run.accumulate(v[1], axis)
+
 
 _STEPS = (
     _Builder.reshape,
@@ -192,6 +246,9 @@ _STEPS = (
     _Builder.keep_dims,
     _Builder.contiguous,
 )
+_BY_ELEMENTS = (_Builder.gather, _Builder.scatter, _Builder.scan)
+WITH_ELEMENTS = 1 << 20
+"""From this seed on, programs also index and have ordered loops."""
 
 
 def _shaped(node: UOp, shape: tuple[int, ...]) -> UOp:
@@ -209,6 +266,7 @@ def _reshape(v: Value, shape: tuple[int, ...]) -> Value:
 def program(seed: int, steps: int = 12) -> Program:
     """The program of a seed: the same one in every process."""
     rng = random.Random(seed)
+    kinds = _STEPS if seed < WITH_ELEMENTS else _STEPS + _BY_ELEMENTS
     b = _Builder(rng)
     dtype = rng.choice((dtypes.int32, dtypes.float32, dtypes.int64, dtypes.float64))
     for _ in range(rng.randint(1, 3)):
@@ -217,7 +275,7 @@ def program(seed: int, steps: int = 12) -> Program:
         v = rng.choice(b.values[-4:])
         if v[1].ndim == 0:
             continue
-        made = rng.choice(_STEPS)(b, v)
+        made = rng.choice(kinds)(b, v)
         if made is not None and made[1].size:
             b.values.append(made)
     wanted = b.values[-rng.randint(1, 3) :]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.fuzz import check_interpreted, execute, schedule_of
-from bench.programs import Program, program
+from bench.programs import WITH_ELEMENTS, Program, program
 from morok.dtype import dtypes
 from morok.ir import Ops, UOp
 from morok.ir.interpret import interpret_kernel
@@ -21,6 +21,12 @@ FAILED_ONCE = (40, 71, 143, 235, 242, 269, 292, 447, 1225)
 @pytest.mark.parametrize("block", range(10))
 def test_random_programs(block: int) -> None:
     for seed in range(10_000 + 30 * block, 10_000 + 30 * (block + 1)):
+        assert check_interpreted(seed) is None, f"seed {seed}"
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_random_programs_that_index(block: int) -> None:
+    for seed in range(WITH_ELEMENTS + 20 * block, WITH_ELEMENTS + 20 * (block + 1)):
         assert check_interpreted(seed) is None, f"seed {seed}"
 
 
