@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("morok.runtime",),
     ("morok.engine",),
     ("morok.tensor",),
-    ("morok.nn", "morok.optim", "morok.interop", "morok.jit"),
+    ("morok.nn", "morok.optim", "morok.interop", "morok.capture"),
     ("morok.tools", "morok.__main__"),
     ("morok",),
 )

@@ -14,6 +14,7 @@ from morok.dtype import DType, dtypes
 
 if TYPE_CHECKING:
     from morok import nn, optim
+    from morok.capture import jit
     from morok.runtime import Device
     from morok.tensor import (
         Tensor,
@@ -35,6 +36,7 @@ __all__ = [
     "errors",
     "initial_seed",
     "is_grad_enabled",
+    "jit",
     "manual_seed",
     "nn",
     "no_grad",
@@ -43,6 +45,7 @@ __all__ = [
 
 _MODULES = ("nn", "optim")
 _NAMES = {
+    "morok.capture": ("jit",),
     "morok.runtime": ("Device",),
     "morok.tensor": (
         "Tensor",

@@ -179,6 +179,10 @@ class DeviceError(MorokError, RuntimeError):
     """A device is missing, broken or asked for something it cannot do."""
 
 
+class JitError(MorokError, RuntimeError):
+    """A jitted function does what a replay cannot repeat."""
+
+
 class OutOfMemoryError(MorokError, MemoryError):
     """An allocation failed. `requested`, `in_use` and `limit` are bytes (None when unknown)."""
 

@@ -17,11 +17,19 @@ try:
     from morok._core.affine import affine_add, affine_form, affine_split
     from morok._core.construct import build, node, plain_lookup, register_uop_class
     from morok._core.infer import register_op
-    from morok._core.launch import ExecutionPlan, Kernel, Library
+    from morok._core.launch import COPY_KERNEL, ExecutionPlan, Kernel, Library
     from morok._core.match import Matcher, checked_build
     from morok._core.memory import Buffer, clear_pool, memory_stats, reset_peak, set_pool_limit
     from morok._core.node import Node, node_stats, set_provenance
     from morok._core.program import Program, native_rules
+    from morok._core.replay import (
+        EDGE_KINDS,
+        MISS,
+        PLAIN,
+        Capture,
+        Dispatcher,
+        configure,
+    )
     from morok._core.rewrite import graph_rewrite, rewrite_limits, rewrite_stats, set_tracer
     from morok._core.walk import (
         backward_slice,
@@ -39,7 +47,13 @@ except ImportError as error:
     ) from error
 
 __all__ = [
+    "COPY_KERNEL",
+    "EDGE_KINDS",
+    "MISS",
+    "PLAIN",
     "Buffer",
+    "Capture",
+    "Dispatcher",
     "ExecutionPlan",
     "Kernel",
     "Library",
@@ -53,6 +67,7 @@ __all__ = [
     "build",
     "checked_build",
     "clear_pool",
+    "configure",
     "consumers",
     "cut_realized",
     "graph_rewrite",

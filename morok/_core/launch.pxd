@@ -60,8 +60,12 @@ cdef class ExecutionPlan:
     cdef int n_free  # leases in `free_leases`
     cdef tuple kept  # libraries and whatever else must outlive the plan
     cdef readonly tuple names  # name of each kernel
+    cdef readonly tuple groups  # kernels by dependency: those of a group may run side by side
 
     cdef int fill_steps(self, list calls) except -1
     cdef Lease *acquire(self) except NULL
+    cdef int furnish(self, Lease *lease) except -1
     cdef void release(self, Lease *lease) noexcept
+    cdef void execute(self, Lease *lease) noexcept nogil
+    cdef tuple execute_timed(self, Lease *lease)
     cdef int bind(self, Lease *lease, tuple buffers, tuple variables) except -1

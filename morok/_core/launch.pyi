@@ -68,6 +68,7 @@ class ExecutionPlan:
         arena: Iterable[int] = (),
         arena_bytes: int = 0,
         keep: Iterable[object] = (),
+        groups: Iterable[tuple[int, ...]] = (),
     ) -> None: ...
     def run(self, buffers: Iterable[Buffer], vars: Iterable[int] = ()) -> None:  # noqa: A002
         """Runs all kernels with the GIL released; returns when they are done.
@@ -88,8 +89,16 @@ class ExecutionPlan:
         """The kernels' names."""
 
     @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The kernels' numbers by dependency, as whoever made the plan found them: those of one
+        group may run side by side, the groups run in order."""
+
+    @property
     def lease_bytes(self) -> int:
         """Memory each execution needs besides its buffers."""
 
     def __len__(self) -> int:
         """The number of kernels."""
+
+COPY_KERNEL: int
+"""The address of a kernel that copies bytes `lo` to `hi` of its second buffer to its first."""

@@ -8,6 +8,7 @@ writes, besides the buffers it is given, belongs to a lease, so several threads 
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 import os
@@ -26,6 +27,7 @@ cdef extern from "<dlfcn.h>" nogil:
 
 cdef enum:
     MAX_FREE_LEASES = 4  # more threads than this in one plan allocate anew
+    MAX_KEPT_ARENA = 1 << 16  # a larger arena goes back to the pool between executions
     NO_VARS = -1
 
 cdef unsigned long loaded = 0  # libraries loaded so far
@@ -192,6 +194,7 @@ cdef class ExecutionPlan:
         arena=(),
         Py_ssize_t arena_bytes=0,
         keep=(),
+        groups=(),
     ):
         if self.steps != NULL:
             raise TypeError("an ExecutionPlan is built once")
@@ -218,6 +221,7 @@ cdef class ExecutionPlan:
                 )
             self.arena_offsets[i] = offset
         self.fill_steps(calls)
+        self.groups = tuple(groups)
         self.kept = (tuple(keep), tuple(call[0] for call in calls))
         self.names = tuple(call[6] for call in calls)
         self.n_steps = <int>len(calls)
@@ -258,10 +262,15 @@ cdef class ExecutionPlan:
     cdef Lease *acquire(self) except NULL:
         """A lease nobody else uses. Hand it back with `release`."""
         cdef Lease *lease = self.free_leases
-        cdef int i
         if lease != NULL:
             self.free_leases = lease.next
             self.n_free -= 1
+            if lease.arena == NULL and self.arena_bytes:
+                try:
+                    self.furnish(lease)
+                except BaseException:
+                    destroy_lease(lease)
+                    raise
             return lease
         lease = <Lease *>zeroed(1, sizeof(Lease))
         try:
@@ -269,21 +278,30 @@ cdef class ExecutionPlan:
             lease.args = <void **>zeroed(self.n_args, sizeof(void *))
             lease.vars = <int64_t *>zeroed(self.n_vars, sizeof(int64_t))
             lease.own_vars = <int64_t *>zeroed(self.n_own_vars, sizeof(int64_t))
-            if self.arena_bytes:
-                lease.arena = take_block(self.arena_bytes, "the intermediate values of a plan")
             if self.scratch_bytes:
                 lease.scratch = take_block(self.scratch_bytes, "the scratch space of a kernel")
+            if self.arena_bytes:
+                self.furnish(lease)
         except BaseException:
             destroy_lease(lease)
             raise
+        return lease
+
+    cdef int furnish(self, Lease *lease) except -1:
+        """Gives the lease an arena."""
+        cdef int i
+        lease.arena = take_block(self.arena_bytes, "the intermediate values of a plan")
         for i in range(self.n_given, self.n_slots):
             lease.slots[i] = lease.arena.data + self.arena_offsets[i - self.n_given]
-        return lease
+        return 0
 
     cdef void release(self, Lease *lease) noexcept:
         if self.n_free >= MAX_FREE_LEASES:
             destroy_lease(lease)
             return
+        if lease.arena != NULL and self.arena_bytes > MAX_KEPT_ARENA:
+            give_block(lease.arena)
+            lease.arena = NULL
         lease.next = self.free_leases
         self.free_leases = lease
         self.n_free += 1
@@ -317,6 +335,11 @@ cdef class ExecutionPlan:
         fill_args(lease.args, lease.slots, self.arg_slots, self.n_args)
         return 0
 
+    cdef void execute(self, Lease *lease) noexcept nogil:
+        """Runs every kernel on the addresses in `lease.slots`; the plan has no variables."""
+        fill_args(lease.args, lease.slots, self.arg_slots, self.n_args)
+        run_steps(self.steps, self.n_steps, lease)
+
     def run(self, buffers, vars=()):
         cdef tuple held = tuple(buffers)  # keeps the memory alive while the GIL is released
         cdef Lease *lease = self.acquire()
@@ -329,21 +352,26 @@ cdef class ExecutionPlan:
 
     def run_profiled(self, buffers, vars=()):
         cdef tuple held = tuple(buffers)
+        cdef Lease *lease = self.acquire()
+        try:
+            self.bind(lease, held, tuple(vars))
+            return self.execute_timed(lease)
+        finally:
+            self.release(lease)
+
+    cdef tuple execute_timed(self, Lease *lease):
+        """As `execute`; the start, and each kernel's nanoseconds."""
         cdef int64_t *ends = <int64_t *>zeroed(self.n_steps + 1, sizeof(int64_t))
-        cdef Lease *lease = NULL
         cdef int i
         try:
-            lease = self.acquire()
-            self.bind(lease, held, tuple(vars))
             with nogil:
+                fill_args(lease.args, lease.slots, self.arg_slots, self.n_args)
                 ends[0] = now()
                 for i in range(self.n_steps):
                     run_steps(&self.steps[i], 1, lease)
                     ends[i + 1] = now()
-            return ends[0], tuple(ends[i + 1] - ends[i] for i in range(self.n_steps))
+            return ends[0], tuple([ends[i + 1] - ends[i] for i in range(self.n_steps)])
         finally:
-            if lease != NULL:
-                self.release(lease)
             free(ends)
 
     def __len__(self):
@@ -418,3 +446,13 @@ cdef size_t address_of(object function, str name) except 0:
     if address == 0:
         raise InvalidGraphError(f"kernel {name!r} has no code: its address is 0", rule="plan")
     return address
+
+
+cdef void copy_bytes(
+    void **bufs, const int64_t *vars, void *scratch, int64_t lo, int64_t hi
+) noexcept nogil:
+    """A kernel: bytes `lo` to `hi` of the second buffer go to the first."""
+    memcpy(<char *>bufs[0] + lo, <char *>bufs[1] + lo, <size_t>(hi - lo))
+
+
+COPY_KERNEL = <size_t><void *>copy_bytes

@@ -12,21 +12,31 @@ from morok.engine.compile import (
     stats,
 )
 from morok.engine.normal import Window, arguments, normalise, sink_of
+from morok.engine.plans import Row, build_plan
 from morok.engine.realize import realize
-from morok.engine.report import watch_kernels
+from morok.engine.record import Copy, Draw, Record, Run, Seed, duplicate, record_into, recording
+from morok.engine.report import report_kernels, report_schedule, watch_kernels, watched
 from morok.engine.schedule import Planned, clear_plans, plan
 
 __all__ = [
     "CompileStats",
     "CompiledKernel",
+    "Copy",
+    "Draw",
     "Planned",
+    "Record",
+    "Row",
+    "Run",
+    "Seed",
     "Window",
     "arguments",
     "base_of",
     "buffers",
+    "build_plan",
     "clear_kernels",
     "clear_plans",
     "compile_kernels",
+    "duplicate",
     "heaviest_kernel",
     "hold",
     "is_buffer_view",
@@ -34,8 +44,13 @@ __all__ = [
     "normalise",
     "plan",
     "realize",
+    "record_into",
+    "recording",
+    "report_kernels",
+    "report_schedule",
     "run_kernel",
     "sink_of",
     "stats",
     "watch_kernels",
+    "watched",
 ]

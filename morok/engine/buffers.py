@@ -112,17 +112,38 @@ def new_version(node: UOp) -> UOp:
     return _renew(node)
 
 
-def _renew(node: UOp) -> UOp:
-    memory = buffer_of(node)
+def forget(node: UOp) -> None:
+    """The contents of `node` are gone: neither it nor values that lay in it have memory."""
     for ref in _holders.pop(node, ()):
         value = ref()
         if value is not None and value.realized is not None and base_of(value.realized) is node:
             value.realized = None
-    del _memory[node]
-    fresh = _next[node] = bind(UOp.new_buffer(node.dtype, node.arg, node.src[1]), memory)
+    _memory.pop(node, None)
+
+
+def second_name(node: UOp) -> UOp:
+    """A further BUFFER on the memory of `node`: what is computed from it is no value that was
+    computed from `node` before. A write must invalidate both."""
+    return call_version(UOp.new_buffer(node.dtype, node.arg, node.src[1]), buffer_of(node))
+
+
+def call_version(node: UOp, memory: Buffer) -> UOp:
+    """Make BUFFER `node` the present version of `memory`; the node."""
     if memory in _external:
-        _external[memory] = weakref.ref(fresh)
-    return fresh
+        _external[memory] = weakref.ref(node)
+    return bind(node, memory)
+
+
+def has_memory(node: UOp) -> bool:
+    """Whether a BUFFER node's contents still exist."""
+    return node in _memory
+
+
+def _renew(node: UOp) -> UOp:
+    memory = buffer_of(node)
+    forget(node)
+    fresh = _next[node] = UOp.new_buffer(node.dtype, node.arg, node.src[1])
+    return call_version(fresh, memory)
 
 
 def latest(node: UOp) -> UOp:

@@ -17,6 +17,7 @@ from morok.engine.buffers import (
 )
 from morok.engine.compile import stats
 from morok.engine.normal import arguments, normalise, sink_of
+from morok.engine.record import recording
 from morok.engine.report import report_kernels, report_schedule, watched
 from morok.engine.schedule import Planned, plan
 from morok.ir import Ops, UOp
@@ -53,6 +54,9 @@ def _run(roots: list[UOp]) -> list[UOp]:
     planned = plan(normal, len(windows), device)
     memory = arguments(windows, normal)
     memory += [Buffer(b.arg * b.dtype.itemsize) for b in planned.fresh]
+    record = recording()
+    if record is not None:
+        record.run(planned, windows, memory)
     if watched():
         _run_watched(planned, memory)
     else:

@@ -1,15 +1,21 @@
 """Tensor: lazy arrays with gradients, the face users see."""
 
-from morok.tensor.base import all_tensors, enable_grad, is_grad_enabled, no_grad
+from morok.tensor import memory, nodes, versions
+from morok.tensor.base import all_tensors, enable_grad, fail, is_grad_enabled, no_grad
 from morok.tensor.core import Tensor
-from morok.tensor.random import initial_seed, manual_seed
+from morok.tensor.random import generator, initial_seed, manual_seed
 
 __all__ = [
     "Tensor",
     "all_tensors",
     "enable_grad",
+    "fail",
+    "generator",
     "initial_seed",
     "is_grad_enabled",
     "manual_seed",
+    "memory",
     "no_grad",
+    "nodes",
+    "versions",
 ]

@@ -28,10 +28,11 @@ from morok import engine
 from morok._core import toposort
 from morok.dtype import DType, Scalar, dtypes, from_numpy, to_numpy
 from morok.engine import base_of, buffers, hold, is_buffer_view, is_write
+from morok.errors import JitError
 from morok.forking import held_at_fork
 from morok.ir import DeviceSpec, GroupOp, Ops, UOp
 from morok.tensor import effects, nodes
-from morok.tensor.base import Base, all_tensors, remark
+from morok.tensor.base import Base, all_tensors, fail, remark
 from morok.tensor.parts import MOST, Parts, changed_part, with_part
 
 _device = DeviceSpec("CPU")
@@ -89,6 +90,12 @@ def array_of(tensor: Base) -> npt.NDArray[Any]:
     """The contents, realised, as a read-only array that shows the memory itself."""
     dtype = to_numpy(tensor.dtype)
     shape = tensor.shape
+    if engine.recording() is not None:
+        fail(
+            JitError,
+            "a jitted function reads a value (numpy, item, tolist, print, a tensor as a condition "
+            "or an index), which a replay would not: return the tensor, or choose with where()",
+        )
     with _lock:
         realize([tensor])
         view = memory_of(tensor)
@@ -313,9 +320,7 @@ def _move_out(sharer: Base, base: UOp) -> None:
 
 def _duplicate(base: UOp) -> UOp:
     """A BUFFER of its own with the contents of `base`."""
-    copy = buffers.new_buffer(base.dtype, nodes.size_of(base), _device)
-    buffers.buffer_of(copy).view(np.uint8)[:] = buffers.buffer_of(base).view(np.uint8)
-    return copy
+    return engine.duplicate(base)
 
 
 def _shown(base: UOp) -> bool:

@@ -13,8 +13,10 @@ import threading
 from collections.abc import Sequence
 from typing import Self
 
+from morok import engine
 from morok.dtype import DType, acc_dtype, default_float, dtypes
 from morok.errors import DTypeError, ShapeError
+from morok.forking import held_at_fork
 from morok.ir import Ops, UOp
 from morok.tensor import memory, nodes
 from morok.tensor.base import fail
@@ -30,7 +32,7 @@ class _Generator:
     """The seed's key and the first counter not yet given out."""
 
     def __init__(self, seed: int) -> None:
-        self.lock = threading.Lock()
+        self.lock = held_at_fork(threading.Lock())
         self.seed(seed)
 
     def seed(self, seed: int) -> None:
@@ -39,6 +41,9 @@ class _Generator:
             self.value = seed & ((1 << 64) - 1)
             self.counter = 0
             self.key: UOp | None = None
+        record = engine.recording()
+        if record is not None:
+            record.seed(self.value)
 
     def take(self, count: int) -> tuple[UOp, UOp]:
         """The key, and the first of `count` counters, as 0-d values in memory."""
@@ -47,25 +52,53 @@ class _Generator:
                 self.key = memory.number(dtypes.uint64, self.value)
             first, key = self.counter, self.key
             self.counter = (first + count) & ((1 << 64) - 1)
-        return key, memory.number(dtypes.uint64, first)
+        start = memory.number(dtypes.uint64, first)
+        record = engine.recording()
+        if record is not None:
+            record.draw(count, engine.buffers.buffer_of(key), engine.buffers.buffer_of(start))
+        return key, start
+
+    def take_all(self, events: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
+        """For each ("draw", count), the seed and the first counter; ("seed", s) starts again."""
+        out = []
+        with self.lock:
+            for event, number in events:
+                if event == "seed":
+                    self.value, self.counter, self.key = number, 0, None
+                else:
+                    out.append((self.value, self.counter))
+                    self.counter = (self.counter + number) & ((1 << 64) - 1)
+        return out
+
+    def state(self) -> tuple[int, int]:
+        """The seed, and the first counter not yet given out."""
+        with self.lock:
+            return self.value, self.counter
+
+    def restore(self, state: tuple[int, int]) -> None:
+        """Go on from a `state`."""
+        with self.lock:
+            if state[0] != self.value:
+                self.key = None
+            self.value, self.counter = state
 
 
-_generator = _Generator(0)
+generator = _Generator(0)
 
 
 def manual_seed(seed: int) -> None:
     """Start the random numbers again: the same seed and the same calls give the same numbers."""
-    _generator.seed(seed)
+    generator.seed(seed)
 
 
 def initial_seed() -> int:
     """The seed in use (0 until `manual_seed` is called)."""
-    return _generator.value
+    return generator.value
 
 
 def _bits(count: int) -> UOp:
     """`count` fresh uint64, all bits random."""
-    key, first = _generator.take(count)
+    key, first = generator.take(count)
     counters = alu(Ops.ADD, nodes.iota(count, dtypes.uint64), first)
     return alu(Ops.THREEFRY, counters, key)
 

@@ -1,0 +1,561 @@
+"""Replaying a recorded function: tensors in, one plan, tensors out, hardly any Python.
+
+A tensor's memory is found by the number of its BUFFER. What a replay overwrites must be seen by
+nobody else: where reference counts show that only the tensor itself holds its BUFFER, and only that
+holds the memory, nobody can; else `prepare` does what a write owes to others. Results are tensors
+handed out by an earlier replay that were dropped since, again by their reference counts, or new.
+"""
+
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.object cimport PyObject, PyTypeObject
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+from morok._core.launch cimport ExecutionPlan, Lease
+from morok._core.memory cimport Buffer
+from morok._core.node cimport glance
+from morok._core.types cimport CNode
+
+from morok.errors import InvalidGraphError
+
+cdef extern from "Python.h":
+    void c_incref "Py_INCREF"(PyObject *)
+    void c_decref "Py_DECREF"(PyObject *)
+    Py_ssize_t c_refcount "Py_REFCNT"(PyObject *)
+    PyTypeObject *c_type "Py_TYPE"(PyObject *)
+    PyObject *c_list_item "PyList_GET_ITEM"(PyObject *, Py_ssize_t)
+    Py_ssize_t c_list_size "PyList_GET_SIZE"(PyObject *)
+    PyObject *c_cell_get "PyCell_GET"(PyObject *)
+    ctypedef struct PyMemberDef:
+        Py_ssize_t offset
+    ctypedef struct PyMemberDescrObject:
+        PyMemberDef *d_member
+
+cdef extern from "structmember.h":
+    pass
+
+cdef enum:
+    KNOWN = 4096  # BUFFER numbers whose memory is remembered; a power of 2
+    POOLED = 2  # tensors kept for each result: one with the caller, one to write
+    ARGUMENT = 0
+    CLOSURE = 1
+    GRADIENT = 2
+    READY = 0
+    WAITING = 1  # must be realised first
+    OBSERVED = 2  # somebody may see it being overwritten
+    LENT = 3  # somebody else's memory would be written
+    EDGE_DICT = 0
+    EDGE_LIST = 1
+    EDGE_CELL = 2
+    EDGE_SLOT = 3
+
+cdef struct Known:
+    int64_t number  # of the UNIQUE below a BUFFER
+    PyObject *memory  # its Buffer, borrowed: valid while the BUFFER lives
+
+cdef Known known[KNOWN]
+cdef Py_ssize_t at_uop = 0  # offsets of the fields of a tensor
+cdef Py_ssize_t at_grad = 0
+cdef Py_ssize_t at_home = 0
+cdef Py_ssize_t at_rg = 0
+cdef Py_ssize_t at_leaf = 0
+cdef PyTypeObject *tensor_type = NULL
+cdef object memory_of_buffer = None  # BUFFER -> Buffer
+cdef object modes = None  # () -> what a call's meaning depends on besides its arguments
+cdef int op_reshape = -1
+cdef int op_buffer = -1
+
+MISS = object()
+PLAIN = object()
+EDGE_KINDS = {"dict": EDGE_DICT, "list": EDGE_LIST, "cell": EDGE_CELL, "slot": EDGE_SLOT}
+
+
+def configure(type cls, object buffer_of, object current_modes, int reshape, int buffer):
+    global at_uop, at_grad, at_home, at_rg, at_leaf, tensor_type, memory_of_buffer, modes
+    global op_reshape, op_buffer
+    at_uop = offset_of(cls, "uop")
+    at_grad = offset_of(cls, "grad")
+    at_home = offset_of(cls, "_home")
+    at_rg = offset_of(cls, "_rg")
+    at_leaf = offset_of(cls, "_leaf")
+    tensor_type = <PyTypeObject *>cls
+    memory_of_buffer = buffer_of
+    modes = current_modes
+    op_reshape = reshape
+    op_buffer = buffer
+
+
+cdef Py_ssize_t offset_of(type cls, str name) except -1:
+    """Where a field in `__slots__` lies."""
+    for base in cls.__mro__:
+        field = base.__dict__.get(name)
+        if field is not None:
+            if type(field).__name__ != "member_descriptor":
+                raise TypeError(f"{name} is no slot of {cls.__name__}")
+            return (<PyMemberDescrObject *><PyObject *>field).d_member.offset
+    raise TypeError(f"{cls.__name__} has no slot {name}")
+
+
+cdef inline PyObject *field(PyObject *tensor, Py_ssize_t offset) noexcept:
+    return (<PyObject **>(<char *>tensor + offset))[0]
+
+
+cdef inline bint is_tensor(PyObject *o) noexcept:
+    return c_type(o) == tensor_type
+
+
+# ---- memory of tensors ---------------------------------------------------------------------------
+
+
+cdef PyObject *memory_below(CNode *base) except NULL:
+    """The Buffer of a BUFFER, borrowed from the table of all memory."""
+    cdef int64_t number = base.src[0].iarg
+    cdef Known *place = &known[number & (KNOWN - 1)]
+    if place.number != number or place.memory == NULL:
+        memory = memory_of_buffer(<object>base.self)
+        place.number = number
+        place.memory = <PyObject *>memory
+    return place.memory
+
+
+cdef int look(PyObject *tensor, bint written, PyObject **memory) except -1:
+    """Finds the memory of a tensor (borrowed), and whether it may be used as it stands."""
+    cdef PyObject *uop = field(tensor, at_uop)
+    cdef CNode *top = glance(uop)
+    cdef CNode *n = top
+    cdef bint alone = True
+    if field(tensor, at_home) != <PyObject *>None:
+        return WAITING
+    if n.op != op_reshape and n.op != op_buffer:
+        if n.realized == NULL:
+            return WAITING
+        n = glance(n.realized)
+        alone = False
+    while n.op == op_reshape:
+        alone = alone and c_refcount(n.self) == 1
+        n = n.src[0]
+    if n.op != op_buffer:
+        return WAITING
+    memory[0] = memory_below(n)
+    if not written:
+        return READY
+    if (<Buffer>memory[0]).block == NULL:
+        return LENT
+    alone = alone and c_refcount(n.self) == 1 and c_refcount(memory[0]) == 1
+    return READY if alone else OBSERVED
+
+
+# ---- captures ------------------------------------------------------------------------------------
+
+cdef struct Entry:
+    int kind  # ARGUMENT, CLOSURE or GRADIENT
+    int index  # of the argument or closure tensor, or of the entry whose gradient this is
+    int slot  # in the plan, -1 if the plan does not use it
+    bint written  # the plan overwrites it
+    int gradient  # what must stand in `grad`: 0 anything, 1 None, 2 a tensor
+
+cdef struct Way:
+    int kind  # EDGE_…
+    PyObject *holder  # borrowed from `edges`
+    PyObject *key  # borrowed from `edges`
+    Py_ssize_t index  # in a list, or offset in an object
+    PyObject *value  # borrowed from `edges`
+
+cdef struct Part:
+    int slot  # that begins in
+    int whole  # this one
+    Py_ssize_t offset  # bytes behind its beginning
+
+cdef struct Grad:
+    int entry  # whose gradient is set
+    int output  # to which result, or -1: to None, or -2 - e: to the tensor of entry e
+
+
+cdef class Capture:
+    """A recorded function as one plan; see the stub."""
+
+    cdef ExecutionPlan plan
+    cdef Entry *entries
+    cdef Way *ways
+    cdef Grad *grads
+    cdef Part *parts
+    cdef int *output_slots
+    cdef int *output_grads  # the entry whose gradient a result becomes, or -1
+    cdef int *number_slots
+    cdef int n_entries
+    cdef int n_arguments
+    cdef int n_ways
+    cdef int n_grads
+    cdef int n_parts
+    cdef int n_outputs
+    cdef int n_numbers
+    cdef int n_given
+    cdef bint writes
+    cdef bint plain_arguments  # every argument is itself a tensor
+    cdef public object mode
+    cdef tuple signature  # (dtype, shape, leaf) of each argument
+    cdef tuple places  # for each argument, the closure tensor it is, or -1
+    cdef list closure
+    cdef list edges
+    cdef list constants  # (slot, Buffer)
+    cdef list pools  # for each result, tensors handed out before
+    cdef list forms  # for each result, (dtype, shape)
+    cdef object make  # (dtype, shape) -> Tensor
+    cdef object prepare  # (waiting, observed) -> None
+    cdef object numbers  # () -> random counters and keys
+    cdef object acquire
+    cdef object release
+    cdef object rebuild  # results -> what the function returns
+    cdef public object details  # for whoever made the capture
+    cdef public object report  # (start, nanoseconds of each kernel) -> None, or None
+    cdef int single  # the result that the function returns as it is, or -1
+
+    def __init__(
+        self,
+        ExecutionPlan plan not None,
+        *,
+        int n_given,
+        list entries not None,
+        list closure not None,
+        list edges not None,
+        list constants not None,
+        list parts not None,
+        list outputs not None,
+        list grads not None,
+        list number_slots not None,
+        object mode,
+        tuple signature not None,
+        tuple places not None,
+        bint plain_arguments,
+        object make,
+        object prepare,
+        object numbers,
+        object lock,
+        object rebuild,
+        int single,
+    ):
+        cdef int i
+        if self.plan is not None:
+            raise TypeError("a Capture is built once")
+        self.plan = plan
+        self.n_given = n_given
+        self.closure = closure
+        self.edges = edges
+        self.constants = constants
+        self.mode = mode
+        self.signature = signature
+        self.places = places
+        self.plain_arguments = plain_arguments
+        self.make, self.prepare, self.numbers = make, prepare, numbers
+        self.acquire, self.release = lock.acquire, lock.release
+        self.rebuild = rebuild
+        self.single = single
+        self.n_arguments = <int>len(signature)
+        self.entries = <Entry *>rows(len(entries), sizeof(Entry))
+        for i, (kind, index, slot, written, gradient) in enumerate(entries):
+            self.entries[i] = Entry(kind, index, slot, written, gradient)
+            self.writes = self.writes or written
+        self.n_entries = <int>len(entries)
+        self.ways = <Way *>rows(len(edges), sizeof(Way))
+        for i, (kind, holder, key, value) in enumerate(edges):
+            self.ways[i].kind = kind
+            self.ways[i].holder = <PyObject *>holder
+            self.ways[i].key = <PyObject *>key
+            self.ways[i].value = <PyObject *>value
+            if kind == EDGE_LIST:
+                self.ways[i].index = key
+            elif kind == EDGE_SLOT:
+                self.ways[i].index = offset_of(type(holder), key)
+        self.n_ways = <int>len(edges)
+        self.grads = <Grad *>rows(len(grads), sizeof(Grad))
+        self.output_slots = <int *>rows(len(outputs), sizeof(int))
+        self.output_grads = <int *>rows(len(outputs), sizeof(int))
+        self.forms = []
+        self.pools = []
+        for i, (slot, dtype, shape) in enumerate(outputs):
+            self.output_slots[i] = slot
+            self.output_grads[i] = -1
+            self.forms.append((dtype, shape))
+            self.pools.append([])
+        self.n_outputs = <int>len(outputs)
+        for i, (entry, output) in enumerate(grads):
+            self.grads[i] = Grad(entry, output)
+            if output >= 0:
+                self.output_grads[output] = entry
+            self.writes = True
+        self.n_grads = <int>len(grads)
+        self.parts = <Part *>rows(len(parts), sizeof(Part))
+        for i, (slot, whole, offset) in enumerate(parts):
+            self.parts[i] = Part(slot, whole, offset)
+        self.n_parts = <int>len(parts)
+        self.number_slots = <int *>rows(len(number_slots), sizeof(int))
+        for i, slot in enumerate(number_slots):
+            self.number_slots[i] = slot
+        self.n_numbers = <int>len(number_slots)
+
+    def __dealloc__(self):
+        free(self.entries)
+        free(self.ways)
+        free(self.grads)
+        free(self.parts)
+        free(self.output_slots)
+        free(self.output_grads)
+        free(self.number_slots)
+
+    def replay(self, list arguments not None):
+        return self.checked(<PyObject *>arguments, arguments)
+
+    cdef object checked(self, PyObject *given, list arguments):
+        """The result of a replay on these tensors, MISS or PLAIN."""
+        if not self.writes:
+            return self.run(arguments)
+        self.acquire()
+        try:
+            return self.run(arguments)
+        finally:
+            self.release()
+
+    cdef bint holds(self, list arguments) except -1:
+        """Whether everything is where it was when the function was recorded."""
+        cdef Way *way
+        cdef PyObject *found
+        cdef int i, k
+        for i in range(self.n_ways):
+            way = &self.ways[i]
+            if way.kind == EDGE_DICT:
+                found = <PyObject *>PyDict_GetItemWithError(<object>way.holder, <object>way.key)
+            elif way.kind == EDGE_LIST:
+                found = NULL
+                if way.index < c_list_size(way.holder):
+                    found = c_list_item(way.holder, way.index)
+            elif way.kind == EDGE_CELL:
+                found = c_cell_get(way.holder)
+            else:
+                found = field(way.holder, way.index)
+            if found != way.value:
+                return False
+        for i in range(self.n_arguments):
+            k = self.places[i]
+            if k >= 0:
+                if arguments[i] is not self.closure[k]:
+                    return False
+            else:
+                for tensor in self.closure:
+                    if tensor is arguments[i]:
+                        return False
+        return True
+
+    cdef PyObject *tensor_of(self, int i, list arguments) noexcept:
+        """The tensor of an entry, borrowed; NULL for a gradient that is not there."""
+        cdef Entry *entry = &self.entries[i]
+        cdef PyObject *found
+        if entry.kind == ARGUMENT:
+            return c_list_item(<PyObject *>arguments, entry.index)
+        if entry.kind == CLOSURE:
+            return c_list_item(<PyObject *>self.closure, entry.index)
+        found = field(self.tensor_of(entry.index, arguments), at_grad)
+        return found if found != <PyObject *>None and is_tensor(found) else NULL
+
+    cdef object run(self, list arguments):
+        cdef Entry *entry
+        cdef PyObject *tensor
+        cdef PyObject *grad
+        cdef PyObject *memory = NULL
+        cdef PyObject **memories
+        cdef Lease *lease = NULL
+        cdef uint64_t *drawn = NULL
+        cdef int i, state
+        cdef bint again = False
+        cdef list outputs = []
+        cdef list tensors = []
+        cdef list waiting
+        cdef list observed
+        if not self.holds(arguments):
+            return MISS
+        memories = <PyObject **>rows(self.n_given, sizeof(PyObject *))
+        try:
+            while True:
+                waiting = None
+                observed = None
+                for i in range(self.n_entries):
+                    entry = &self.entries[i]
+                    tensor = self.tensor_of(i, arguments)
+                    if entry.gradient:
+                        grad = field(tensor, at_grad)
+                        if (grad == <PyObject *>None) != (entry.gradient == 1):
+                            return MISS
+                    if entry.slot < 0:
+                        continue
+                    if tensor == NULL:
+                        return MISS
+                    state = look(tensor, entry.written, &memory)
+                    if state == READY:
+                        memories[entry.slot] = memory
+                    elif state == WAITING:
+                        if waiting is None:
+                            waiting = []
+                        waiting.append(<object>tensor)
+                    elif state == LENT:
+                        return PLAIN
+                    if entry.written and state != READY:
+                        if observed is None:
+                            observed = []
+                        observed.append(<object>tensor)
+                if waiting is None and observed is None:
+                    break
+                if again:
+                    raise InvalidGraphError(
+                        "the memory of a tensor is still in use after it was made free",
+                        stage="replay",
+                    )
+                self.prepare(waiting or [], observed or [])
+                again = True
+            for i in range(self.n_outputs):
+                outputs.append(self.output(i, arguments))
+                if self.output_slots[i] < 0:
+                    continue
+                if look(<PyObject *>outputs[i], False, &memory) != READY:
+                    raise InvalidGraphError("a fresh tensor has no memory", stage="replay")
+                memories[self.output_slots[i]] = memory
+            for slot, constant in self.constants:
+                memories[<int>slot] = <PyObject *>constant
+            lease = self.plan.acquire()
+            if self.n_numbers:
+                drawn = <uint64_t *>rows(self.n_numbers, sizeof(uint64_t))
+                for i, number in enumerate(self.numbers()):
+                    drawn[i] = number
+                    lease.slots[self.number_slots[i]] = &drawn[i]
+            for i in range(self.n_given):
+                if memories[i] != NULL:
+                    c_incref(memories[i])
+                    lease.slots[i] = (<Buffer>memories[i]).data
+            for i in range(self.n_parts):
+                lease.slots[self.parts[i].slot] = (
+                    <char *>lease.slots[self.parts[i].whole] + self.parts[i].offset
+                )
+            if self.report is None:
+                with nogil:
+                    self.plan.execute(lease)
+            else:
+                began, durations = self.plan.execute_timed(lease)
+            for i in range(self.n_given):
+                if memories[i] != NULL:
+                    c_decref(memories[i])
+        finally:
+            free(memories)
+            free(drawn)
+            if lease != NULL:
+                self.plan.release(lease)
+        if self.report is not None:
+            self.report(began, durations)
+        if self.single < 0:
+            for i in range(self.n_entries):
+                tensor = self.tensor_of(i, arguments)
+                tensors.append(None if tensor == NULL else <object>tensor)
+        for i in range(self.n_grads):
+            self.set_grad(&self.grads[i], arguments, outputs)
+        if self.single >= 0:
+            return outputs[self.single]
+        return self.rebuild(outputs, tensors)
+
+    cdef object output(self, int i, list arguments):
+        """A tensor whose memory may be written for result `i`, and which the caller may have."""
+        cdef list pool = self.pools[i]
+        cdef PyObject *tensor
+        cdef PyObject *in_place = NULL
+        cdef PyObject *memory = NULL
+        cdef Py_ssize_t k
+        cdef int j
+        if self.output_grads[i] >= 0:
+            tensor = self.tensor_of(self.output_grads[i], arguments)
+            in_place = field(tensor, at_grad)
+            for j in range(self.n_entries):
+                if self.entries[j].slot >= 0 and self.entries[j].kind == GRADIENT:
+                    if self.tensor_of(j, arguments) == in_place:
+                        in_place = NULL  # it is read
+        for k in range(c_list_size(<PyObject *>pool)):
+            tensor = c_list_item(<PyObject *>pool, k)
+            if c_refcount(tensor) != (2 if tensor == in_place else 1):
+                continue
+            if field(tensor, at_rg) != <PyObject *>False:
+                continue
+            if field(tensor, at_grad) != <PyObject *>None:
+                continue
+            if look(tensor, True, &memory) == READY:
+                return <object>tensor
+        dtype, shape = self.forms[i]
+        made = self.make(dtype, shape)
+        pool.append(made)
+        if c_list_size(<PyObject *>pool) > POOLED:
+            del pool[0]
+        return made
+
+    cdef int set_grad(self, Grad *grad, list arguments, list outputs) except -1:
+        cdef PyObject *tensor = self.tensor_of(grad.entry, arguments)
+        cdef PyObject **place = <PyObject **>(<char *>tensor + at_grad)
+        cdef PyObject *old = place[0]
+        cdef PyObject *new
+        if grad.output >= 0:
+            new = c_list_item(<PyObject *>outputs, grad.output)
+        elif grad.output == -1:
+            new = <PyObject *>None
+        else:
+            new = self.tensor_of(-2 - grad.output, arguments)
+        if new == old:
+            return 0
+        c_incref(new)
+        place[0] = new
+        c_decref(old)
+        return 0
+
+    cdef bint fits(self, tuple args) except -1:
+        """Whether these are plain tensors such as the function was recorded with."""
+        cdef Py_ssize_t i, k
+        cdef PyObject *tensor
+        cdef CNode *n
+        if not self.plain_arguments or len(args) != self.n_arguments:
+            return False
+        for i in range(self.n_arguments):
+            tensor = <PyObject *>args[i]
+            if not is_tensor(tensor):
+                return False
+            for k in range(i):
+                if args[k] is args[i]:
+                    return False
+            n = glance(field(tensor, at_uop))
+            dtype, shape, leaf = <tuple>self.signature[i]
+            if <object>field(tensor, at_leaf) is not leaf:
+                return False
+            if n.shape != <PyObject *>shape and <object>n.shape != shape:
+                return False
+            if (<object>n.self).dtype is not dtype:
+                return False
+        return True
+
+
+cdef void *rows(Py_ssize_t count, size_t size) except NULL:
+    """A zeroed array of at least one element."""
+    cdef void *array = calloc(count if count else 1, size)
+    if array == NULL:
+        raise MemoryError()
+    return array
+
+
+# ---- calls ---------------------------------------------------------------------------------------
+
+
+cdef class Dispatcher:
+    """A function that replays its latest capture where it fits; see the stub."""
+
+    cdef public Capture latest
+    cdef public object __wrapped__
+    cdef dict __dict__
+    cdef object __weakref__
+
+    def __call__(self, *args, **kwargs):
+        cdef Capture latest = self.latest
+        if latest is not None and not kwargs and latest.fits(args) and modes() == latest.mode:
+            result = latest.checked(NULL, list(args))
+            if result is not MISS and result is not PLAIN:
+                return result
+        return self.call(args, kwargs)

@@ -1,0 +1,155 @@
+"""Which tensors a function can reach without being given them, and by which ways.
+
+Entered are closure cells, defaults, the globals that the code (and code nested in it) names, and
+from there containers, objects, methods and other functions. Every step that can be changed later is
+an edge; the edges that lead to tensors are what must still hold when a recording is replayed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from functools import partial
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Any, NamedTuple
+
+from morok.capture.structure import attributes, has_attributes
+from morok.tensor import Tensor
+
+
+class Edge(NamedTuple):
+    """`holder[key]` (kinds "dict", "list"), the contents of a "cell", or an attribute ("slot") is
+    `value`. Kind "fixed" cannot change."""
+
+    kind: str
+    holder: Any
+    key: Any
+    value: Any
+    name: str
+
+    def now(self) -> Any:
+        """What stands there now; None if nothing does."""
+        if self.kind == "dict":
+            return self.holder.get(self.key)
+        if self.kind == "list":
+            return self.holder[self.key] if self.key < len(self.holder) else None
+        if self.kind == "cell":
+            return _contents(self.holder)
+        return getattr(self.holder, self.key, None) if self.kind == "slot" else self.value
+
+
+class Reached(NamedTuple):
+    """Tensors in the order they were found, where each stands, and the edges that lead there."""
+
+    tensors: list[Tensor]
+    names: list[str]
+    edges: list[Edge]
+
+
+def reach(roots: list[Any]) -> Reached:
+    """Everything reachable from functions and other objects."""
+    tensors: dict[int, Tensor] = {}
+    names: list[str] = []
+    arrival: dict[int, Edge | None] = {id(root): None for root in roots}
+    source: dict[int, Any] = {}  # by id: from which object it was first reached
+    to_tensors: list[tuple[Edge, Any]] = []
+    waiting = deque(roots)
+    kept: list[Any] = []
+    while waiting:
+        here = waiting.popleft()
+        kept.append(here)
+        for edge in _steps(here):
+            value = edge.value
+            if isinstance(value, Tensor):
+                if id(value) not in tensors:
+                    tensors[id(value)] = value
+                    names.append(_name(edge, here, arrival, source))
+                to_tensors.append((edge, here))
+            elif id(value) not in arrival and _enterable(value):
+                arrival[id(value)] = edge
+                source[id(value)] = here
+                waiting.append(value)
+    edges: dict[tuple[str, int, Any], Edge] = {}
+    for edge, here in to_tensors:
+        step: Edge | None = edge
+        while step is not None and (step.kind, id(step.holder), _hashable(step.key)) not in edges:
+            edges[step.kind, id(step.holder), _hashable(step.key)] = step
+            step, here = arrival[id(here)], source.get(id(here))
+    changeable = [edge for edge in edges.values() if edge.kind != "fixed"]
+    return Reached(list(tensors.values()), names, changeable)
+
+
+def _hashable(key: Any) -> Any:
+    return key if isinstance(key, (str, int)) else id(key)
+
+
+def _name(edge: Edge, here: Any, arrival: dict[int, Edge | None], source: dict[int, Any]) -> str:
+    parts = [edge.name]
+    step = arrival[id(here)]
+    while step is not None:
+        parts.append(step.name)
+        here = source[id(here)]
+        step = arrival[id(here)]
+    return "".join(reversed(parts)).lstrip(".")
+
+
+def _enterable(value: Any) -> bool:
+    if isinstance(value, FunctionType):
+        return not value.__module__.startswith("morok.")
+    if isinstance(value, (dict, list, tuple, set, frozenset, deque, MethodType, partial)):
+        return True
+    return has_attributes(value)
+
+
+def _steps(here: Any) -> Iterator[Edge]:
+    if isinstance(here, FunctionType):
+        yield from _of_function(here)
+    elif isinstance(here, MethodType):
+        yield Edge("fixed", here, "self", here.__self__, "self")
+        yield Edge("fixed", here, "func", here.__func__, "")
+    elif isinstance(here, partial):
+        for part in (here.func, here.args, here.keywords):
+            yield Edge("fixed", here, id(part), part, "")
+    elif isinstance(here, dict):
+        for key, value in list(here.items()):
+            yield Edge("dict", here, key, value, f"[{key!r}]")
+    elif isinstance(here, list):
+        for i, value in enumerate(here):
+            yield Edge("list", here, i, value, f"[{i}]")
+    elif isinstance(here, (tuple, set, frozenset, deque)):
+        for i, value in enumerate(here):
+            yield Edge("fixed", here, i, value, f"[{i}]")
+    if has_attributes(here):
+        own = getattr(here, "__dict__", {})
+        for name, value in list(attributes(here)):
+            kind, holder = ("dict", own) if name in own else ("slot", here)
+            yield Edge(kind, holder, name, value, f".{name}")
+
+
+def _of_function(function: FunctionType) -> Iterator[Edge]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        value = _contents(cell)
+        if value is not None:
+            yield Edge("cell", cell, 0, value, f".{name}")
+    for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+        yield Edge("fixed", function, id(value), value, ".default")
+    for name in _named(function.__code__):
+        if name in function.__globals__:
+            yield Edge("dict", function.__globals__, name, function.__globals__[name], f".{name}")
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is not None:
+        yield Edge("fixed", function, "__wrapped__", wrapped, "")
+
+
+def _contents(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not bound yet
+        return None
+
+
+def _named(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _named(constant)

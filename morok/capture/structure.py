@@ -1,0 +1,185 @@
+"""Arguments and results taken apart: the tensors in them, and a key for all the rest.
+
+Lists, tuples, dicts and objects are entered, as deep as they go. Python values are part of the key,
+NumPy arrays by their contents; what cannot be entered (functions, modules, classes) counts by
+identity. The same tensor or object met again is a reference to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from morok.dtype import DType
+from morok.tensor import Tensor
+
+
+class Same:
+    """An object that counts by identity; kept alive, so that no other takes its place."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __repr__(self) -> str:
+        return f"<{type(self.value).__name__} at {id(self.value):#x}>"
+
+
+PLAIN = (type(None), bool, int, str, bytes)
+OPAQUE = (type, ModuleType, FunctionType, MethodType, DType, Enum)
+
+
+def attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    """The instance attributes of an object: its `__dict__` and the `__slots__` of its classes."""
+    yield from getattr(value, "__dict__", {}).items()
+    for cls in type(value).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__"):
+                name = f"_{cls.__name__.lstrip('_')}{name}" if name[:2] == "__" else name
+                if hasattr(value, name):
+                    yield name, getattr(value, name)
+
+
+def has_attributes(value: Any) -> bool:
+    """Whether an object is made of attributes Python can see."""
+    cls = type(value)
+    if isinstance(value, OPAQUE) or cls.__module__ == "builtins":
+        return False
+    return hasattr(value, "__dict__") or any("__slots__" in c.__dict__ for c in cls.__mro__)
+
+
+class Flat:
+    """What `flatten` found: `tensors` in order, `key`, and `opaque` objects that were not entered.
+
+    With `named`, `names` says where each tensor stands.
+    """
+
+    def __init__(self, named: bool = False) -> None:
+        self.key: list[Any] = []
+        self.tensors: list[Tensor] = []
+        self.opaque: list[Any] = []
+        self.names: list[str] = []
+        self._named = named
+        self._seen: dict[int, int] = {}
+
+    def add(self, value: Any, name: str = "") -> None:
+        """Take `value`, called `name`, apart."""
+        key = self.key
+        cls = type(value)
+        if isinstance(value, Tensor):
+            if not self._again(value):
+                key.append(value.dtype)
+                key.append(value.shape)
+                key.append(value._leaf)
+                self.tensors.append(value)
+                if self._named:
+                    self.names.append(name)
+        elif cls in PLAIN:
+            key.append(cls)
+            key.append(value)
+        elif cls is float:  # told apart by bits: -0.0 is not 0.0, and a NaN equals itself
+            key.append(value.hex())
+        elif isinstance(value, (list, tuple)):
+            key.append(cls)
+            key.append(len(value))
+            for i, each in enumerate(value):
+                self.add(each, f"{name}[{i}]" if self._named else "")
+        elif isinstance(value, dict):
+            key.append(cls)
+            key.append(len(value))
+            for k, each in value.items():
+                self.add(k)
+                self.add(each, f"{name}[{k!r}]" if self._named else "")
+        elif isinstance(value, (np.ndarray, np.generic)):
+            key += (cls, str(value.dtype), value.shape, value.tobytes())
+        elif has_attributes(value):
+            if not self._again(value):
+                key.append(cls)
+                for attribute, each in attributes(value):
+                    key.append(attribute)
+                    self.add(each, f"{name}.{attribute}" if self._named else "")
+        else:
+            key.append(Same(value))
+            self.opaque.append(value)
+
+    def _again(self, value: Any) -> bool:
+        number = self._seen.get(id(value))
+        if number is None:
+            self._seen[id(value)] = len(self._seen)
+            return False
+        self.key.append(("again", number))
+        return True
+
+
+def flatten(*values: Any) -> Flat:
+    """Take `values` apart."""
+    flat = Flat()
+    for value in values:
+        flat.add(value)
+    return flat
+
+
+def names_of(named: Sequence[tuple[str, Any]]) -> list[str]:
+    """Where each tensor in `named` values stands, in the order of `flatten`."""
+    flat = Flat(named=True)
+    for name, value in named:
+        flat.add(value, name)
+    return flat.names
+
+
+Rebuild = Callable[[Sequence[Any]], Any]
+
+
+def rebuilder(value: Any, places: dict[int, int]) -> Rebuild:
+    """A function that makes a result like `value` with other tensors: in the place of tensor t
+    stands the one of number `places[id(t)]`."""
+    cls = type(value)
+    if isinstance(value, Tensor):
+        place = places[id(value)]
+        return lambda given: given[place]
+    if isinstance(value, (list, tuple)):
+        parts = [rebuilder(each, places) for each in value]
+        if cls is list:
+            return lambda given: [part(given) for part in parts]
+        if cls is tuple:
+            return lambda given: tuple([part(given) for part in parts])
+        if hasattr(cls, "_fields"):  # a named tuple
+            return lambda given: cls(*[part(given) for part in parts])
+        return lambda given: cls([part(given) for part in parts])
+    if isinstance(value, dict):
+        pairs = [(k, rebuilder(each, places)) for k, each in value.items()]
+        if cls is dict:
+            return lambda given: {k: part(given) for k, part in pairs}
+        return lambda given: _filled(cls, pairs, given)
+    if isinstance(value, np.ndarray):
+        return lambda given: value.copy()
+    if has_attributes(value):
+        named = [(name, rebuilder(each, places)) for name, each in attributes(value)]
+        return lambda given: _object(cls, named, given)
+    return lambda given: value
+
+
+def _filled(cls: type, pairs: list[tuple[Any, Rebuild]], given: Sequence[Any]) -> Any:
+    made: Any = cls()
+    for key, part in pairs:
+        made[key] = part(given)
+    return made
+
+
+def _object(cls: type, named: list[tuple[str, Rebuild]], given: Sequence[Any]) -> Any:
+    made: Any = object.__new__(cls)
+    for name, part in named:
+        object.__setattr__(made, name, part(given))
+    return made

@@ -1,0 +1,336 @@
+"""A recorded call: what it executed, told by what the memory was to the function.
+
+Memory is called by a label: ("argument", i), ("closure", k), ("gradient", label of its tensor),
+("made", n) for the n-th memory filled in the call, ("number", draw, part) for random counters, and
+("constant", n) for contents that came from elsewhere. Two calls agree when all of this is equal;
+then a third one would do the same, on other arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from morok import engine
+from morok.capture.closure import Reached, reach
+from morok.capture.structure import Flat, Rebuild, flatten, names_of, rebuilder
+from morok.dtype import DType
+from morok.engine import Copy, Draw, Planned, Record, Run, Seed, base_of, buffers
+from morok.errors import JitError
+from morok.ir import UOp
+from morok.runtime import Buffer
+from morok.tensor import Tensor, memory, versions
+
+Label = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A plan on labelled memory, from some byte on; without a plan, a copy of the second to the
+    first."""
+
+    planned: Planned | None
+    memory: tuple[tuple[Label, int], ...]
+    nbytes: int = 0
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (None if self.planned is None else self.planned.key), self.memory, self.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Contents from elsewhere. `node` is the BUFFER if it is older than the call, and is right as
+    long as it has memory; else the contents were made in the call, as `data`."""
+
+    memory: Buffer
+    node: UOp | None
+    data: bytes | None
+
+    @property
+    def key(self) -> object:
+        return self.data if self.node is None else self.node
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A tensor that the call made and that stays: where its value lies at the end."""
+
+    label: Label
+    dtype: DType
+    shape: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Trace:
+    """What one call did. `reason` says why it cannot serve as a recording, if it cannot."""
+
+    entries: list[Label]  # arguments, closure tensors, gradients that stood at the start
+    reached: Reached
+    gradients: dict[Label, bool]  # for tensors that go in: whether `.grad` was set at the start
+    signature: list[tuple[Any, ...]]  # (dtype, shape, leaf) of each argument
+    places: list[int]  # for each argument, the closure tensor it is, or -1
+    steps: list[Step]
+    numbers: list[tuple[str, int]]  # ("seed", s) and ("draw", count) in order
+    constants: list[Constant]
+    sizes: dict[Label, int]  # bytes of the tensors that go in
+    finals: dict[Label, Label]  # where the values of tensors that were moved stand at the end
+    made: list[Made]
+    grads: dict[Label, Any]  # `.grad` at the end: "none", "same", ("made", i) or ("entry", label)
+    result_key: list[Any]
+    results: list[Any]  # of the result's tensors: ("made", i), ("entry", label), ("view", …)
+    rebuild: Rebuild
+    single: bool  # the result is a tensor, in no structure
+    plain_arguments: bool  # every argument is a tensor, given by position
+    lent: bool  # memory of others is written or overlaps: nothing to replay
+    reason: str
+
+    def differs(self, other: Trace) -> str:
+        """What another call did otherwise, "" if nothing."""
+        mine, theirs = self.constants, other.constants
+        if [id(t) for t in self.reached.tensors] != [id(t) for t in other.reached.tensors]:
+            return "it reaches other tensors from call to call"
+        if [s.key for s in self.steps] != [s.key for s in other.steps]:
+            if [s.key[0] for s in self.steps] == [s.key[0] for s in other.steps]:
+                return "the tensors it computes with change their roles from call to call"
+            return "it computes something else from call to call"
+        if [c.key for c in mine] != [c.key for c in theirs]:
+            return (
+                "a value made inside the function from Python or NumPy data differs from call to "
+                "call: pass it as an argument"
+            )
+        if self.numbers != other.numbers:
+            return "it draws other random numbers from call to call"
+        if self.result_key != other.result_key or self.results != other.results:
+            return "it returns something else from call to call"
+        if (self.made, self.grads, self.finals) != (other.made, other.grads, other.finals):
+            return "it leaves its tensors in another state from call to call"
+        return ""
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """`name (file:line)` of a function, for messages."""
+    code = getattr(function, "__code__", None)
+    name = getattr(function, "__qualname__", repr(function))
+    return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
+
+
+class Tracer:
+    """Runs one call of `function` plainly and writes it down."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        flat: Flat,
+    ) -> None:
+        self.function, self.args, self.kwargs, self.flat = function, args, kwargs, flat
+        self.reached = reach([function, *flat.opaque])
+        closure = {id(t): k for k, t in enumerate(self.reached.tensors)}
+        self.places = [closure.get(id(t), -1) for t in flat.tensors]
+        self.tensors: dict[Label, Tensor] = {}
+        for i, t in enumerate(flat.tensors):
+            if self.places[i] < 0:
+                self.tensors["argument", i] = t
+        for k, t in enumerate(self.reached.tensors):
+            self.tensors["closure", k] = t
+        self.owners = dict(self.tensors)
+        known = {id(t) for t in self.owners.values()}
+        self.reason = ""
+        self.grads_before: dict[Label, Tensor | None] = {}
+        for label, t in self.owners.items():
+            grad = self.grads_before[label] = t.grad
+            if grad is not None and id(grad) in known:
+                self.reason = "a gradient is reached under another name too"
+            elif grad is not None:
+                known.add(id(grad))
+                self.tensors["gradient", label] = grad
+        self.label_of = {id(t): label for label, t in self.tensors.items()}
+
+    def run(self) -> tuple[Any, Trace]:
+        """The result, and what happened. JitError where no replay could do the same."""
+        tensors = list(self.tensors.values())
+        memory.realize(tensors)
+        versions.compute_readers(tensors)
+        versions.own_memory(tensors)
+        self.lent = any(versions.overlaps_lent(t) for t in tensors)
+        places = {label: _memory_of(t) for label, t in self.tensors.items()}
+        start = {label: m for label, m in places.items() if m is not None}
+        record = Record(known=frozenset(id(m) for m in start.values()), born=UOp.new_unique().arg)
+        names = versions.rename(tensors)
+        try:
+            with engine.record_into(record):
+                result = self.function(*self.args, **self.kwargs)
+                trace = self._finish(result, record, start)
+        finally:
+            versions.name_back(names)
+        self._check_places()
+        return result, trace
+
+    def _finish(self, result: Any, record: Record, start: dict[Label, Buffer]) -> Trace:
+        out = flatten(result)
+        grads = {label: t.grad for label, t in self.owners.items()}
+        new: dict[int, Tensor] = {}
+        for t in (*out.tensors, *grads.values()):
+            if t is not None and id(t) not in self.label_of:
+                new[id(t)] = t
+        memory.realize([*new.values(), *self.tensors.values()])
+        for t in new.values():
+            versions.make_constant(t)
+        for t in self.tensors.values():
+            if t._rg and not t._leaf:
+                versions.make_constant(t)
+        labels = _Labels(start, record)
+        steps, numbers = labels.steps()
+        written = written_labels(steps)
+        number = {key: i for i, key in enumerate(new)}
+        made = [Made(labels.of(t), t.dtype, t.shape) for t in new.values()]
+        finals = {}
+        for label, t in self.tensors.items():
+            now = labels.of(t)
+            if label in start and now != label:
+                finals[label] = now
+        results = []
+        for t in out.tensors:
+            own = self.label_of.get(id(t))
+            where: Label = ("entry", own) if own is not None else ("made", number[id(t)])
+            results.append(where)
+        after: dict[Label, Any] = {}
+        for label, grad in grads.items():
+            if grad is None:
+                after[label] = "none"
+            elif grad is self.grads_before[label]:
+                after[label] = "same"
+            elif id(grad) in number:
+                after[label] = ("made", number[id(grad)])
+            else:
+                after[label] = ("entry", self.label_of[id(grad)])
+        return Trace(
+            entries=list(self.tensors),
+            reached=self.reached,
+            gradients={label: grad is not None for label, grad in self.grads_before.items()},
+            signature=[(t.dtype, t.shape, t._leaf) for t in self.flat.tensors],
+            places=self.places,
+            steps=steps,
+            numbers=numbers,
+            constants=labels.constants(),
+            sizes={label: m.nbytes for label, m in start.items()},
+            finals=finals,
+            made=made,
+            grads=after,
+            result_key=out.key,
+            results=results,
+            rebuild=rebuilder(result, {id(t): i for i, t in enumerate(out.tensors)}),
+            single=isinstance(result, Tensor),
+            plain_arguments=not self.kwargs and all(isinstance(a, Tensor) for a in self.args),
+            lent=self.lent or any(label in written and start[label].external for label in start),
+            reason=self.reason or _hidden_write(written, labels.constants()),
+        )
+
+    def _check_places(self) -> None:
+        """Nothing that leads to tensors may lead elsewhere now: a replay changes no such thing."""
+        for edge in self.reached.edges:
+            if edge.now() is not edge.value and isinstance(edge.value, Tensor):
+                self._refuse(edge.name.lstrip("."))
+        flat = flatten(self.args, self.kwargs)
+        before, after = self.flat.tensors, flat.tensors
+        if len(before) == len(after):
+            for i, (a, b) in enumerate(zip(before, after, strict=True)):
+                if a is not b:
+                    self._refuse(self._names()[i])
+
+    def _names(self) -> list[str]:
+        return names_of([*_named_arguments(self.function, self.args), *self.kwargs.items()])
+
+    def _refuse(self, name: str) -> None:
+        raise JitError(
+            f"{place_of(self.function)} puts another tensor in the place of {name!r}, which a "
+            f"replay would not: write into the old one, {name}.assign(…)"
+        )
+
+
+def _named_arguments(function: Callable[..., Any], args: Sequence[Any]) -> list[tuple[str, Any]]:
+    code = getattr(function, "__code__", None)
+    names = code.co_varnames[: code.co_argcount] if code is not None else ()
+    return [(names[i] if i < len(names) else f"argument {i}", arg) for i, arg in enumerate(args)]
+
+
+def written_labels(steps: Sequence[Step]) -> set[Label]:
+    """The memory that some step writes, other than memory filled in the call."""
+    found: set[Label] = set()
+    for step in steps:
+        if step.planned is None:
+            continue
+        for row in step.planned.rows:
+            for position in row.stores:
+                place = row.places[position]
+                if place < step.planned.given:
+                    found.add(step.memory[place][0])
+    return {label for label in found if label[0] != "made"}
+
+
+def _hidden_write(written: set[Label], constants: Sequence[Constant]) -> str:
+    for i, constant in enumerate(constants):
+        if constant.node is not None and ("constant", i) in written:
+            return "it writes to a tensor that is neither in its arguments nor in its closure"
+    return ""
+
+
+def _memory_of(tensor: Tensor) -> Buffer | None:
+    view = memory.memory_of(tensor)
+    return None if view is None else buffers.buffer_of(base_of(view))
+
+
+class _Labels:
+    """Names for the memory of a recorded call."""
+
+    def __init__(self, start: dict[Label, Buffer], record: Record) -> None:
+        self._record = record
+        self._start = {id(m): label for label, m in start.items()}
+        self._kept: dict[int, tuple[int, Constant]] = {}
+
+    def of(self, tensor: Tensor) -> Label:
+        """Where the value of a realised tensor lies."""
+        view = memory.memory_of(tensor)
+        if view is None:
+            return ("empty",)
+        base = base_of(view)
+        place = buffers.buffer_of(base)
+        self._record.read(base, place)
+        return self.label(place)
+
+    def label(self, place: Buffer) -> Label:
+        key = id(place)
+        if key in self._start:
+            return self._start[key]
+        if key in self._record.drawn:
+            return ("number", *self._record.drawn[key])
+        if key in self._record.made:
+            return ("made", self._record.made[key])
+        if key not in self._kept:
+            node, data = self._record.foreign[key]
+            old = node if data is None else None
+            self._kept[key] = len(self._kept), Constant(place, old, data)
+        return ("constant", self._kept[key][0])
+
+    def constants(self) -> list[Constant]:
+        """What the "constant" labels name, as far as they were asked for."""
+        return [constant for _, constant in self._kept.values()]
+
+    def steps(self) -> tuple[list[Step], list[tuple[str, int]]]:
+        steps: list[Step] = []
+        numbers: list[tuple[str, int]] = []
+        for event in self._record.events:
+            if isinstance(event, Run):
+                places = tuple((self.label(m), offset) for m, offset in event.memory)
+                steps.append(Step(event.planned, places))
+            elif isinstance(event, Copy):
+                places = ((self.label(event.target), 0), (self.label(event.source), 0))
+                steps.append(Step(None, places, event.source.nbytes))
+            elif isinstance(event, Draw):
+                numbers.append(("draw", event.count))
+            elif isinstance(event, Seed):
+                numbers.append(("seed", event.seed))
+        return steps, numbers

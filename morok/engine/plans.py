@@ -1,0 +1,165 @@
+"""Making execution plans: places for intermediate values, and which kernels depend on which."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from morok.ir import Ops, UOp
+from morok.runtime import ExecutionPlan, Kernel
+
+ALIGN = 64
+
+
+class Row(NamedTuple):
+    """One kernel of a plan, in the order `ExecutionPlan` wants it, and which of its arguments it
+    writes."""
+
+    function: Kernel | int
+    places: tuple[int, ...]  # the slot of each argument
+    scratch: int
+    low: int
+    high: int
+    name: str
+    stores: frozenset[int]  # positions in `places`
+
+    def call(self) -> tuple[Any, ...]:
+        """The tuple `ExecutionPlan` takes."""
+        return self.function, self.places, self.scratch, self.low, self.high, None, self.name
+
+
+class Layout(NamedTuple):
+    """Places in one arena."""
+
+    offsets: tuple[int, ...]
+    nbytes: int
+
+
+def stored_slots(sink: UOp) -> frozenset[int]:
+    """The arguments that a kernel writes, by position."""
+    found = set()
+    for u in sink.toposort():
+        if u.op is Ops.STORE:
+            target = u.src[0]
+            while target.src and target.op is not Ops.PARAM:
+                target = target.src[0]
+            if target.op is Ops.PARAM:
+                found.add(target.arg[0])
+    return frozenset(found)
+
+
+def rounded(nbytes: int) -> int:
+    """The room that `nbytes` take in an arena."""
+    return max(-(-nbytes // ALIGN), 1) * ALIGN
+
+
+def place(
+    sizes: Sequence[int], rows: Sequence[Row], first_slot: int, parts: Mapping[int, int]
+) -> Layout:
+    """An arena for the values in slots `first_slot`, `first_slot + 1` …, of `sizes` bytes, each of
+    which is needed from the first to the last row that names it or one of its `parts` (slot: of
+    which other slot it is a part): best fit, free neighbours joined.
+    """
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for time, row in enumerate(rows):
+        for named in row.places:
+            slot = parts.get(named, named)
+            if slot >= first_slot:
+                first.setdefault(slot, time)
+                last[slot] = time
+    starting: dict[int, list[int]] = {}
+    ending: dict[int, list[int]] = {}
+    for slot, time in first.items():
+        starting.setdefault(time, []).append(slot)
+        ending.setdefault(last[slot], []).append(slot)
+    free: list[tuple[int, int]] = []  # (offset, size) of the holes, in order
+    offsets = dict.fromkeys(range(first_slot, first_slot + len(sizes)), 0)
+    top = 0
+    for time in range(len(rows)):
+        for slot in starting.get(time, ()):
+            size = rounded(sizes[slot - first_slot])
+            fits = [hole for hole in free if hole[1] >= size]
+            if fits:
+                offset, room = min(fits, key=lambda hole: hole[1])
+                free.remove((offset, room))
+                if room > size:
+                    insort(free, (offset + size, room - size))
+            elif free and sum(free[-1]) == top:  # the last hole grows
+                offset = free.pop()[0]
+                top = offset + size
+            else:
+                offset, top = top, top + size
+            offsets[slot] = offset
+        for slot in ending.get(time, ()):
+            _give_back(free, offsets[slot], rounded(sizes[slot - first_slot]))
+    # A value nobody names needs no room, but a place inside.
+    return Layout(tuple(offsets.values()), max(top, ALIGN if sizes else 0))
+
+
+def _give_back(free: list[tuple[int, int]], offset: int, size: int) -> None:
+    at = bisect_left(free, (offset, size))
+    if at < len(free) and free[at][0] == offset + size:
+        size += free.pop(at)[1]
+    if at and sum(free[at - 1]) == offset:
+        offset, before = free.pop(at - 1)
+        size += before
+    insort(free, (offset, size))
+
+
+def dependency_groups(
+    rows: Sequence[Row],
+    first_slot: int,
+    layout: Layout,
+    sizes: Sequence[int],
+    parts: Mapping[int, int],
+) -> tuple[tuple[int, ...], ...]:
+    """Rows by level: those of one group depend on none of their own group, by values or by the
+    memory that values of the arena share, and may run side by side."""
+    neighbours: dict[int, list[int]] = {}
+    ranges = sorted(
+        (offset, offset + rounded(size), first_slot + i)
+        for i, (offset, size) in enumerate(zip(layout.offsets, sizes, strict=True))
+    )
+    for i, (_, end, slot) in enumerate(ranges):
+        for begin, _, other in ranges[i + 1 :]:
+            if begin >= end:
+                break
+            neighbours.setdefault(slot, []).append(other)
+            neighbours.setdefault(other, []).append(slot)
+    written: dict[int, int] = {}  # for a slot, the last group that writes it
+    read: dict[int, int] = {}
+    groups: list[list[int]] = []
+    for number, row in enumerate(rows):
+        level = 0
+        places = [parts.get(slot, slot) for slot in row.places]
+        for position, slot in enumerate(places):
+            stores = position in row.stores
+            for touched in (slot, *neighbours.get(slot, ())):
+                level = max(level, written.get(touched, -1) + 1)
+                if stores:
+                    level = max(level, read.get(touched, -1) + 1)
+        for position, slot in enumerate(places):
+            marks = written if position in row.stores else read
+            marks[slot] = max(marks.get(slot, -1), level)
+        if level == len(groups):
+            groups.append([])
+        groups[level].append(number)
+    return tuple(tuple(group) for group in groups)
+
+
+def build_plan(
+    rows: Sequence[Row], n_given: int, sizes: Sequence[int], parts: Mapping[int, int] | None = None
+) -> ExecutionPlan:
+    """The plan of `rows`: slots up to `n_given` are filled by whoever runs it, the others, of
+    `sizes` bytes, lie in the plan's arena. Given slots may be `parts` of others, arena included."""
+    parts = parts or {}
+    layout = place(sizes, rows, n_given, parts)
+    return ExecutionPlan(
+        [row.call() for row in rows],
+        n_given,
+        arena=layout.offsets,
+        arena_bytes=layout.nbytes,
+        groups=dependency_groups(rows, n_given, layout, sizes, parts),
+    )

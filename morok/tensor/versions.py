@@ -1,0 +1,149 @@
+"""Names of tensors' memory, for whoever reads and writes it without a schedule: replays.
+
+A recorded call must not find values that were computed before it, and must leave no trace in the
+names of what it only read; a replay that overwrites memory owes to others what a write owes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from morok._core import toposort
+from morok.engine import base_of, buffers
+from morok.ir import UOp
+from morok.tensor import memory, nodes
+from morok.tensor.base import Base, all_tensors, remark
+
+lock = memory._lock
+"""Held while tensors' memory is planned and written."""
+
+
+def open_for_writing(tensors: Iterable[Base]) -> None:
+    """Make the memory of realised tensors such that overwriting it changes them alone.
+
+    Lazy tensors that read it are computed; where it holds other values too or is shown to the user,
+    the tensor moves to memory of its own with the same contents. Its BUFFER is a new version that
+    no graph has seen. Not for tensors on lent memory.
+    """
+    with lock:
+        tensors = list(tensors)
+        compute_readers(tensors)
+        own_memory(tensors)
+        for tensor in tensors:
+            view = memory.memory_of(tensor)
+            if view is not None:
+                new = buffers.new_version(base_of(view))
+                _show(tensor, nodes.reshape(new, tensor.shape))
+
+
+def compute_readers(tensors: Iterable[Base]) -> None:
+    """Compute every other lazy tensor whose graph reads the memory of one of `tensors`."""
+    with lock:
+        views = {id(tensor): memory.memory_of(tensor) for tensor in tensors}
+        targets = {base_of(view) for view in views.values() if view is not None}
+        waiting = [t for t in all_tensors() if id(t) not in views and not memory._settled(t)]
+        memory.realize(t for t in waiting if _touches(t, targets))
+
+
+def _touches(tensor: Base, targets: set[UOp]) -> bool:
+    home = tensor._home
+    return (home is not None and base_of(home) in targets) or memory._reads(tensor.uop, targets)
+
+
+def own_memory(tensors: Iterable[Base]) -> None:
+    """Give each of these realised tensors memory that holds no other value, that no array shows and
+    that may be written. A tensor on lent memory that may be written stays."""
+    with lock:
+        owners: dict[UOp, set[int]] = {}
+        for tensor in all_tensors():
+            for view in (memory.memory_of(tensor), tensor._home):
+                if view is not None:
+                    owners.setdefault(base_of(view), set()).add(id(tensor))
+        for tensor in tensors:
+            view = memory.memory_of(tensor)
+            base = None if view is None else base_of(view)
+            if base is None or (tensor._alias and not buffers.buffer_of(base).readonly):
+                continue
+            if len(owners[base]) > 1 or buffers.is_external(base) or memory._shown(base):
+                memory._move_out(tensor, base)
+                tensor._alias = False
+                owners[base].discard(id(tensor))
+
+
+def _show(tensor: Base, view: UOp) -> None:
+    """A realised tensor is from now on what lies in `view`: a leaf still, or a constant."""
+    tensor.uop = view
+    tensor._rg = tensor._rg and tensor._leaf
+    remark(tensor)
+
+
+Names = list[tuple[Base, UOp, bool, UOp, UOp]]
+"""Of renamed tensors: graph and gradient flag before, BUFFER before, BUFFER for the time being."""
+
+
+def rename(tensors: Iterable[Base]) -> Names:
+    """Until `name_back`, realised tensors stand on BUFFERs of other names on the same memory.
+
+    No value that was computed from them before is found again then. Computed tensors are constants
+    to gradients.
+    """
+    names: Names = []
+    with lock:
+        for tensor in tensors:
+            view = memory.memory_of(tensor)
+            if view is None:
+                continue
+            old = base_of(view)
+            new = buffers.second_name(old)
+            if old in memory._lent:
+                memory._lent[new] = memory._lent[old]
+            names.append((tensor, tensor.uop, tensor._rg, old, new))
+            _show(tensor, nodes.reshape(new, tensor.shape))
+    return names
+
+
+def name_back(names: Names) -> None:
+    """Undo `rename`. A tensor written meanwhile keeps its new value; its old BUFFER is gone."""
+    with lock:
+        back: dict[UOp, UOp] = {}
+        for *_, old, new in names:
+            if buffers.has_memory(new):
+                back[new] = old
+            else:
+                buffers.forget(old)
+        for tensor, uop, requires_grad, old, new in names:
+            if new in back and base_of(tensor.uop) is new and tensor._home is None:
+                tensor.uop, tensor._rg = uop, requires_grad
+                remark(tensor)
+            if new in back:
+                buffers.call_version(old, buffers.buffer_of(new))
+        named = [t for t in all_tensors() if not back.keys().isdisjoint(_graph(t))]
+        memory.realize(named)
+        for tensor in named:
+            tensor.uop = tensor.uop.substitute(back)
+            remark(tensor)
+
+
+def _graph(tensor: Base) -> list[UOp]:
+    return toposort(tensor.uop if tensor._home is None else [tensor.uop, tensor._home])
+
+
+def make_constant(tensor: Base) -> None:
+    """A realised tensor forgets how it was computed: to gradients it is a constant."""
+    view = memory.memory_of(tensor)
+    if view is not None:
+        tensor.uop = view
+    tensor._rg = tensor._leaf = False
+    tensor._marks = None
+
+
+def is_lent(tensor: Base) -> bool:
+    """Whether a realised tensor stands on memory of somebody else."""
+    view = memory.memory_of(tensor)
+    return view is not None and buffers.is_external(base_of(view))
+
+
+def overlaps_lent(tensor: Base) -> bool:
+    """Whether a realised tensor stands on lent memory that another living value shows too."""
+    view = memory.memory_of(tensor)
+    return view is not None and bool(buffers.overlapping(base_of(view)))
