@@ -23,6 +23,7 @@ cdef extern from "Python.h":
     void c_decref "Py_DECREF"(PyObject *)
     Py_ssize_t c_refcount "Py_REFCNT"(PyObject *)
     PyTypeObject *c_type "Py_TYPE"(PyObject *)
+    PyObject *c_false "Py_False"  # as an object: Cython takes `False` for a number
     PyObject *c_list_item "PyList_GET_ITEM"(PyObject *, Py_ssize_t)
     Py_ssize_t c_list_size "PyList_GET_SIZE"(PyObject *)
     PyObject *c_cell_get "PyCell_GET"(PyObject *)
@@ -477,7 +478,7 @@ cdef class Capture:
             tensor = c_list_item(<PyObject *>pool, k)
             if c_refcount(tensor) != (2 if tensor == in_place else 1):
                 continue
-            if field(tensor, at_rg) != <PyObject *>False:
+            if field(tensor, at_rg) != c_false:
                 continue
             if field(tensor, at_grad) != <PyObject *>None:
                 continue
