@@ -41,6 +41,8 @@ class Capture:
 
     mode: object
     """What `current_modes()` must give for the dispatcher to replay this capture itself."""
+    replays: int
+    """How often it was replayed."""
     details: Any
     """For whoever made the capture."""
     report: Callable[[int, tuple[int, ...]], None] | None

@@ -69,6 +69,11 @@ class Jit(Dispatcher):
         """How many recordings are kept."""
         return sum(len(site.captures) for site in self._sites.values())
 
+    @property
+    def replays(self) -> int:
+        """How many calls replayed one of them."""
+        return sum(capture.replays for site in self._sites.values() for capture in site.captures)
+
     def clear(self) -> None:
         """Forget every recording."""
         self.latest = None

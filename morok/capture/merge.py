@@ -134,7 +134,7 @@ def merge(trace: Trace) -> Merged:
         written={*(label for label in written if label in trace.entries), *trace.finals},
         parts=parts,
         constants=[
-            (slots.given[label], constant.memory)
+            (slots.given[label], constant.contents())
             for label, constant in constants.items()
             if label in slots.given
         ],

@@ -48,6 +48,14 @@ class Constant:
     node: UOp | None
     data: bytes | None
 
+    def contents(self) -> Buffer:
+        """Memory that has the contents and keeps them."""
+        if self.data is None:
+            return self.memory
+        kept = Buffer(len(self.data))
+        memoryview(kept)[:] = self.data
+        return kept
+
     @property
     def key(self) -> object:
         return self.data if self.node is None else self.node

@@ -23,7 +23,7 @@ from morok.runtime import Buffer
 _memory: weakref.WeakKeyDictionary[UOp, Buffer] = weakref.WeakKeyDictionary()
 _holders: weakref.WeakKeyDictionary[UOp, list[weakref.ref[UOp]]] = weakref.WeakKeyDictionary()
 _next: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
-"""Of an overwritten BUFFER, the one that took its place."""
+"""Of an overwritten BUFFER on lent memory, the one that took its place."""
 _external: weakref.WeakKeyDictionary[Buffer, weakref.ref[UOp]] = weakref.WeakKeyDictionary()
 """Memory of others, and the BUFFER that is its present version."""
 _spans: Spans[weakref.ref[Buffer]] | None = None
@@ -142,12 +142,14 @@ def has_memory(node: UOp) -> bool:
 def _renew(node: UOp) -> UOp:
     memory = buffer_of(node)
     forget(node)
-    fresh = _next[node] = UOp.new_buffer(node.dtype, node.arg, node.src[1])
-    return call_version(fresh, memory)
+    fresh = call_version(UOp.new_buffer(node.dtype, node.arg, node.src[1]), memory)
+    if memory in _external:
+        _next[node] = fresh
+    return fresh
 
 
 def latest(node: UOp) -> UOp:
-    """The present version of the memory that BUFFER `node` names or named."""
+    """The present version of the lent memory that BUFFER `node` names or named."""
     while node not in _memory:
         node = _next[node]
     return node

@@ -101,7 +101,6 @@ class Record:
 
     def seed(self, seed: int) -> None:
         """Note that the generator starts again."""
-        self.drawn = {k: place for k, place in self.drawn.items() if place[1] == "first"}
         self.events.append(Seed(seed))
 
     def read(self, node: UOp, buffer: Buffer) -> None:

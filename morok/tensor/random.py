@@ -55,7 +55,8 @@ class _Generator:
         start = memory.number(dtypes.uint64, first)
         record = engine.recording()
         if record is not None:
-            record.draw(count, engine.buffers.buffer_of(key), engine.buffers.buffer_of(start))
+            places = (engine.buffers.buffer_of(engine.base_of(u)) for u in (key, start))
+            record.draw(count, *places)
         return key, start
 
     def take_all(self, events: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
