@@ -71,7 +71,7 @@ def held_shapes(name: str, width: int) -> Shapes:
 
 # ---- the perceptron ------------------------------------------------------------------------------
 
-_MLP = ("l1", "l2", "l3")
+_MLP = ("layers.0", "layers.1", "layers.2")
 
 
 def mlp_shapes() -> tuple[Shapes, Shapes]:
@@ -96,7 +96,7 @@ def cnn_shapes() -> tuple[Shapes, Shapes]:
     shapes: Shapes = {}
     for name, (out, inputs, size) in convs.items():
         shapes |= {f"{name}.weight": (out, inputs, size, size), f"{name}.bias": (out,)}
-    shapes |= norm_shapes("norm1", 32) | norm_shapes("norm2", 64) | linear_shapes("head", 576, 10)
+    shapes |= norm_shapes("norm1", 32) | norm_shapes("norm2", 64) | linear_shapes("linear", 576, 10)
     return shapes, held_shapes("norm1", 32) | held_shapes("norm2", 64)
 
 
@@ -109,19 +109,17 @@ def cnn_loss(w: Values, held: Values, x: Any, labels: Any) -> tuple[Any, Values]
     x = jax.nn.relu(conv(w, "conv4", x))
     x, second = batch_norm(w, held, "norm2", x)
     x = max_pool(x, 2, 2)
-    return cross_entropy(linear(w, "head", x.reshape(len(x), -1)), labels), first | second
+    return cross_entropy(linear(w, "linear", x.reshape(len(x), -1)), labels), first | second
 
 
 # ---- ResNet18 ------------------------------------------------------------------------------------
-
-_STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # width, stride of the first block
 
 
 def _blocks() -> list[tuple[str, int, int, int]]:
     """(name, inputs, width, stride) of the basic blocks."""
     blocks = []
     inputs = 64
-    for stage, (width, stride) in enumerate(_STAGES, 1):
+    for stage, (width, stride) in enumerate(data.STAGES, 1):
         for i in range(2):
             blocks.append((f"layer{stage}.{i}", inputs, width, stride if i == 0 else 1))
             inputs = width
@@ -141,7 +139,7 @@ def resnet18_shapes() -> tuple[Shapes, Shapes]:
         for norm in norms:
             shapes |= norm_shapes(norm, width)
             held |= held_shapes(norm, width)
-    return shapes | linear_shapes("fc", 512, 10), held
+    return shapes | linear_shapes("fc", 512, data.CLASSES), held
 
 
 def resnet18_loss(w: Values, held: Values, x: Any, labels: Any) -> tuple[Any, Values]:

@@ -20,6 +20,10 @@ Array = npt.NDArray[Any]
 VOCABULARY, LENGTH, SIZE, HEADS, LAYERS = 256, 128, 256, 4, 4
 """Of the GPT."""
 
+STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))
+CLASSES = 10
+"""Of the ResNet18: width and first stride of each stage; what it tells apart."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -48,7 +52,7 @@ def _text(size: int) -> tuple[Array, Array]:
 
 TASKS = {
     "mlp": Task("adam", 1e-3, 128, 8, _images(784)),
-    "cnn": Task("adam", 1e-3, 128, 2, _images(1, 28, 28)),
+    "cnn": Task("adam", 3e-4, 128, 2, _images(1, 28, 28)),
     "gpt": Task("adamw", 3e-4, 8, 1, _text),
     "resnet18": Task("sgd", 0.05, 16, 1, _images(3, 64, 64)),
 }
@@ -63,7 +67,7 @@ def initial(name: str, shape: tuple[int, ...]) -> Array:
     rng = np.random.default_rng(zlib.crc32(f"{name} {shape}".encode()))
     if len(shape) == 1 and name.endswith("weight"):
         return np.ones(shape, np.float32)
-    if len(shape) == 1:
-        return rng.uniform(-0.02, 0.02, shape).astype(np.float32)
-    bound = 1 / math.sqrt(math.prod(shape[1:]))
+    if len(shape) == 1:  # above 0, so that no channel is dead behind a ReLU
+        return rng.uniform(0.02, 0.1, shape).astype(np.float32)
+    bound = math.sqrt(3 / math.prod(shape[1:]))
     return rng.uniform(-bound, bound, shape).astype(np.float32)
