@@ -132,14 +132,16 @@ def _blocked(value: UOp, loops: tuple[UOp, ...], block: int, ctx: itertools.coun
         d = _end(r) // blocks if 4 * d >= room else room
         high = UOp.range(blocks, r.arg[0].number, r.arg[1])
         low = UOp.range(d, next(ctx), r.arg[1])
+        # Loops run in the order of their numbers: those inside of r stay inside of its parts.
+        value, inner = _after(value, inner, ctx)
         rest = _end(r) - blocks * d
         main = value.substitute({r: high * d + low}).simplify()
         if rest:
             last = UOp.range(rest, next(ctx), r.arg[1])
             tail = value.substitute({r: last + blocks * d}).simplify()
-            return _blocked(main, (*outer, high, low, *inner), block, ctx) + _blocked(
-                tail, (*outer, last, *inner), block, ctx
-            )
+            main_sum = _blocked(main, (*outer, high, low, *inner), block, ctx)
+            tail, inner = _after(tail, inner, ctx)
+            return main_sum + _blocked(tail, (*outer, last, *inner), block, ctx)
         value = main
         outer.append(high)
         inner.insert(0, low)
@@ -149,6 +151,12 @@ def _blocked(value: UOp, loops: tuple[UOp, ...], block: int, ctx: itertools.coun
     if not outer:
         return value
     return _blocked(value, tuple(outer), LEVEL, ctx)
+
+
+def _after(value: UOp, loops: list[UOp], ctx: itertools.count[int]) -> tuple[UOp, list[UOp]]:
+    """`value` with these loops numbered after all others, in the same order; and the new loops."""
+    new = {r: UOp.range(_end(r), next(ctx), r.arg[1]) for r in loops}
+    return value.substitute(new), list(new.values())
 
 
 def _divisor(n: int, most: int) -> int:

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 from morok import Tensor
+from morok._core import affine_form
+from morok.engine import normalise, sink_of
+from morok.ir import AxisType, Ops
+from morok.rangeify import run_kernel_split_pipeline
 from morok.rangeify.transforms import BLOCK, LEVEL, LONG_SUM
 
 STATED = 256  # |sum - exact| <= STATED * 2**-24 * sum of magnitudes, for float32 and any length
@@ -36,3 +40,26 @@ def test_long_products_of_matrices(rng) -> None:
 def test_integers_are_summed_as_they_are() -> None:
     a = np.arange(LONG_SUM * 2 + 3, dtype=np.int64)
     assert Tensor(a).sum().item() == int(a.sum())
+
+
+@pytest.mark.parametrize("shape", [(128, 4, 20, 20), (130, 2, 300), (7, 1, 9, 1000)])
+def test_loops_keep_their_order(shape) -> None:
+    """The inner loops of a sum that is cut run inside the parts of the one that is cut: the further
+    in, the nearer the elements."""
+    axes = tuple(i for i in range(len(shape)) if i != 1)
+    total = Tensor(np.zeros(shape, np.float32)).sum(axes)
+    normal, _ = normalise(sink_of([total.uop]))
+    (call,) = run_kernel_split_pipeline(normal).calls
+    reads = [
+        u
+        for u in call.src[0].toposort()
+        if u.op is Ops.INDEX and any(r.arg[1].is_reduce for r in u.open_ranges)
+    ]
+    assert reads
+    for read in reads:
+        terms, _ = affine_form(read.src[1])
+        loops = sorted(
+            (r.arg[0].number, stride) for r, stride in terms if r.arg[1] is AxisType.REDUCE
+        )
+        strides = [stride for _, stride in loops]
+        assert strides == sorted(strides, reverse=True)
