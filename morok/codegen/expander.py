@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from functools import reduce as fold
 
 from morok._core import affine_split, rebuild, region, toposort
-from morok.codegen.lanes import across_lanes, reduce_alu, splat, vectorize
+from morok.codegen.lanes import across_lanes, element, reduce_alu, splat, vectorize
 from morok.dtype import AddrSpace, dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import AxisType, Capability, GroupOp, Invalid, Ops, Pat, RuleSet, UOp, graph_rewrite
@@ -236,14 +236,13 @@ def _expand_store(store: UOp, capability: Capability, axis: int) -> UOp:
     """One STORE over UPCAST and UNROLL ranges -> the STOREs of its instances, as a GROUP."""
     address, value = store.src[:2]
     copied = _by_number(bound_ranges(store, *_COPIED))
-    lanes = [rng for rng in bound_ranges(store, AxisType.UPCAST) if lane_stride(address, rng) == 1]
     buffer, indices, gate = index_parts(address)
     parts = [*indices, value] if gate is None else [*indices, value, gate]
-    lane = None
-    if lanes and (width := _lane_width(parts, lanes[0], capability, axis)) > 1:
-        lane, counter, outer = _split_lane(lanes[0], width, axis)
-        parts = substitute_open(parts, {lanes[0]: counter})
-        copied = [rng for rng in copied if rng is not lanes[0]] + list(outer)
+    lane, source = None, _store_lane(store)
+    if source is not None and (width := _lane_width(parts, source, capability, axis)) > 1:
+        lane, counter, outer = _split_lane(source, width, axis)
+        parts = substitute_open(parts, {source: counter})
+        copied = [rng for rng in copied if rng is not source] + list(outer)
     flat: list[UOp] = []
     for values in _instances(copied):
         flat += substitute_open(parts, values)
@@ -256,22 +255,51 @@ def _expand_store(store: UOp, capability: Capability, axis: int) -> UOp:
     ranges = [rng for rng in store.ended_ranges if rng not in bound_ranges(store, *_COPIED)]
     stores = []
     for (index, _, *condition), vector in zip(instances, vectors, strict=True):
-        if condition and condition[0].vmax == 0:
-            continue
-        if condition and condition[0].vmin == 1:
-            condition = []
+        targets = [(index, vector, condition)]
         dtype = address.dtype
-        if lane is not None:
-            split = affine_split(index, lane)
-            if split is None or split[0] != 1:
-                raise InvalidGraphError(
-                    "the lane of a STORE lost its unit stride", node=index, stage="expander"
-                )
-            index, dtype = split[1], dtype.vec(range_end(lane))
-            vector = splat(vector, range_end(lane))
-        target = UOp(Ops.INDEX, dtype, (buffer, index, *condition), bool(condition))
-        stores.append(UOp(Ops.STORE, store.dtype, (target, vector, *ranges)))
+        split = None if lane is None else affine_split(index, lane)
+        if lane is not None and split is not None and split[0] == 1:
+            dtype = dtype.vec(range_end(lane))
+            targets = [(split[1], splat(vector, range_end(lane)), condition)]
+        elif lane is not None:
+            targets = _elements(index, vector, condition, lane)
+        for place, stored, gates in targets:
+            if gates and gates[0].vmax == 0:
+                continue
+            kept = [] if gates and gates[0].vmin == 1 else gates
+            target = UOp(Ops.INDEX, dtype, (buffer, place, *kept), bool(kept))
+            stores.append(UOp(Ops.STORE, store.dtype, (target, stored, *ranges)))
     return UOp(Ops.GROUP, dtypes.void, tuple(stores))
+
+
+def _store_lane(store: UOp) -> UOp | None:
+    """The UPCAST range of a STORE that becomes vectors: one along which it writes neighbours; else
+    one along which most reads of its reductions are neighbours, whose sums are worth vectors even
+    if they are stored one by one."""
+    address, value = store.src[:2]
+    upcast = bound_ranges(store, AxisType.UPCAST)
+    for rng in upcast:
+        if lane_stride(address, rng) == 1:
+            return rng
+    sums = [node for node in toposort(value) if node.op is Ops.REDUCE]
+    for rng in upcast:
+        inside = [node.src[0] for node in sums if rng in node.open_ranges]
+        reads = [read for read in reads_of(inside) if rng in read.open_ranges]
+        if reads and 2 * sum(lane_stride(read, rng) == 1 for read in reads) > len(reads):
+            return rng
+    return None
+
+
+def _elements(
+    index: UOp, vector: UOp, condition: list[UOp], lane: UOp
+) -> list[tuple[UOp, UOp, list[UOp]]]:
+    """(index, element, gates) of each lane of a vector that is not stored to neighbours."""
+    out = []
+    for number in range(range_end(lane)):
+        at = {lane: UOp.const(dtypes.index, number)}
+        place, *gates = simplify_all(substitute_open([index, *condition], at))
+        out.append((place, element(vector, number), gates))
+    return out
 
 
 def _expand_reduce(node: UOp, capability: Capability, axis: int) -> UOp:

@@ -10,12 +10,14 @@ from morok.dtype import DType, dtypes
 from morok.ir import AxisType, Capability, Ops, UOp
 from morok.optimizer.ranges import flat_index, lane_stride, range_end, reads_of, simplify_all
 
-__all__ = ["Facts"]
+__all__ = ["SHORT_LANE", "Facts"]
 
 _TRANSCENDENTAL = frozenset(
     {Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TAN, Ops.ERF, Ops.POW}
 )
 _WIDE_BYTES, _STREAM_BYTES = 64, 32
+SHORT_LANE = 8
+"""Iterations below which an axis is no good lane, if another is at hand."""
 
 
 @dataclass
@@ -71,10 +73,31 @@ class Facts:
                 units = list(node.ended_ranges[-1:])
             elif node.op is Ops.STORE:
                 units = [rng for rng in node.ended_ranges if lane_stride(node.src[0], rng) == 1]
+                if all(range_end(rng) < SHORT_LANE for rng in units):
+                    units = self._summing_lanes(node) or units
             else:
                 continue
             found.update((rng, None) for rng in units if self.usable(rng) and self._even(rng))
         return list(found)
+
+    def _summing_lanes(self, store: UOp) -> list[UOp]:
+        """The output axes of a STORE along which its reductions read neighbours."""
+        sums = [node for node in toposort(store.src[1]) if node.op is Ops.REDUCE]
+        found = []
+        for rng in store.ended_ranges:
+            inside = [node.src[0] for node in sums if rng in node.open_ranges]
+            reads = [read for read in reads_of(inside) if rng in read.open_ranges]
+            even = sum(lane_stride(read, rng) == 1 for read in reads)
+            if 2 * even > len(reads) and range_end(rng) >= SHORT_LANE:
+                found.append(rng)
+        return found
+
+    def written_to_neighbours(self, rng: UOp) -> bool:
+        """Some statement stores along this axis element after element."""
+        return any(
+            rng in store.ended_ranges and lane_stride(store.src[0], rng) == 1
+            for store in self.sink.src
+        )
 
     def _even(self, rng: UOp) -> bool:
         """Of the reads along an axis, counted as often as they happen, half suit vectors."""

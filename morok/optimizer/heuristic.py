@@ -1,7 +1,8 @@
 """Which actions a kernel gets when nobody searches for better ones (CPU).
 
 Outputs   A statement's lane is the axis along which it writes neighbours, if most of its reads walk
-          neighbours or stand still there. 64-byte vectors where the kernel computes, 32-byte ones
+          neighbours or stand still there; where that is short, one along which its reductions read
+          neighbours. 64-byte vectors where the kernel computes, 32-byte ones
           where it streams.
 Tiles     A reduction inside a lane is a tile if an output axis exists that the reads along the lane
           do not know: copies of that row and vectors per row are chosen so that the accumulators
@@ -61,6 +62,7 @@ def choose_opts(facts: Facts) -> list[tuple[Opt, ...]]:
     lanes = sorted(facts.output_lanes(), key=range_end, reverse=True)
     for lane in lanes:
         _choose_output(facts, lane, wanted)
+    lanes = [lane for lane in lanes if lane in wanted]  # others were too short
     tiled = [node for node in facts.reduces if any(lane in node.open_ranges for lane in lanes)]
     taken = {rng for node in tiled for rng in node.ended_ranges}
     for node in facts.reduces:
@@ -146,6 +148,8 @@ def _choose_output(facts: Facts, lane: UOp, wanted: _Wanted) -> None:
     end = range_end(lane)
     row, copies, vectors = None, 1, _multiple(end, width) if inside and not rows else 1
     free = [rng for rng in rows if rng not in wanted]  # the others are tiled with a longer lane
+    if not facts.written_to_neighbours(lane):  # an axis that is would become the vectors
+        free = [rng for rng in free if not facts.written_to_neighbours(rng)]
     if free:
         row, copies, vectors = _tile(facts, inside, lane, free, width)
     steps = _output_steps(end, width, vectors)

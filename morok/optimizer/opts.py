@@ -45,8 +45,8 @@ MAX_INSTANCES = 512
 """Most copies of one statement that UPCAST and UNROLL together may ask for, lanes included."""
 
 
-MAX_LOCAL_BYTES = 1 << 20
-"""Largest copy that LOCAL makes: about a second-level cache."""
+MAX_LOCAL_BYTES = 1 << 22
+"""Largest copy that LOCAL makes: it is read in order, so that it may come from the third cache."""
 
 
 class OptOps(enum.Enum):

@@ -13,10 +13,11 @@ image): the copy is neither, so any such read becomes the matrix product's inner
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from morok.errors import OptError
 from morok.ir import AxisType, Ops, UOp
-from morok.optimizer.facts import Facts
+from morok.optimizer.facts import SHORT_LANE, Facts
 from morok.optimizer.opts import MAX_LOCAL_BYTES, Opt, OptOps, replay
 from morok.optimizer.ranges import lane_stride, range_end, reads_of
 
@@ -43,12 +44,28 @@ def _work(node: UOp) -> int:
 
 
 def choose_staging(facts: Facts, node: UOp) -> tuple[Opt, ...]:
-    """The actions that stage the operand along the lane of a REDUCE; () where it does not pay."""
+    """The actions that stage the operand along the lane of a REDUCE; () where it does not pay.
+
+    The lane is the axis that the result is stored along, or where that is short, as in the gradient
+    of a convolution's weight, the axis whose copy serves most rows.
+    """
     for store in facts.sink.src:
-        for lane in store.ended_ranges:
-            if lane in node.open_ranges and lane_stride(store.src[0], lane) == 1:
-                return _staging(facts, node, store, lane)
+        axes = [rng for rng in store.ended_ranges if rng in node.open_ranges]
+        lanes = [rng for rng in axes if lane_stride(store.src[0], rng) == 1]
+        if lanes and all(range_end(rng) < SHORT_LANE for rng in lanes):
+            others = [rng for rng in axes if rng not in lanes and range_end(rng) >= SHORT_LANE]
+            others.sort(key=lambda rng: _product(facts.rows(node, rng)), reverse=True)
+            for lane in others:
+                opts = _staging(facts, node, store, lane)
+                if opts:
+                    return opts
+        elif lanes:
+            return _staging(facts, node, store, lanes[0])
     return ()
+
+
+def _product(axes: Iterable[UOp]) -> int:
+    return math.prod(map(range_end, axes))
 
 
 def _staging(facts: Facts, node: UOp, store: UOp, lane: UOp) -> tuple[Opt, ...]:
@@ -57,15 +74,30 @@ def _staging(facts: Facts, node: UOp, store: UOp, lane: UOp) -> tuple[Opt, ...]:
         return ()
     rows = [rng for rng in facts.rows(node, lane) if rng in axes]
     reads = [read for read in reads_of(node.src[:1]) if lane in read.open_ranges]
-    if len(reads) != 1 or math.prod(map(range_end, rows)) < _MIN_ROWS:
+    if len(reads) != 1 or _product(rows) < _MIN_ROWS:
         return ()
     read = reads[0]
-    named = [rng for rng in node.ended_ranges if rng in read.open_ranges]
-    if read.src[0].op is not Ops.PARAM or not named or not all(map(facts.usable, named)):
+    # All loops of a sum in parts, so that one copy serves all rows; if that is too much, one part.
+    whole = [rng for rng in read.open_ranges if rng.arg[1] is AxisType.REDUCE]
+    part = [rng for rng in node.ended_ranges if rng in read.open_ranges]
+    if read.src[0].op is not Ops.PARAM or not part or not all(map(facts.usable, whole)):
         return ()
-    tile = _tile_width(facts, read, lane, math.prod(map(range_end, named)))
-    if not tile:
-        return ()
+    for named in dict.fromkeys((tuple(whole), tuple(part))):
+        tile = _tile_width(facts, read, lane, _product(named))
+        if tile:
+            return _opts(named, read, lane, rows, axes, tile)
+    return ()
+
+
+def _opts(
+    named: tuple[UOp, ...],
+    read: UOp,
+    lane: UOp,
+    rows: list[UOp],
+    axes: tuple[UOp, ...],
+    tile: int,
+) -> tuple[Opt, ...]:
+    """Rows inside, the lane cut into tiles, what a tile reads along the `named` axes copied."""
     swaps, place = _rows_inside(list(axes), rows, lane)
     opts = [Opt(OptOps.SWAP, first, second) for first, second in swaps]
     above = 0  # how far the numbers above the lane's have moved
@@ -78,7 +110,7 @@ def _staging(facts: Facts, node: UOp, store: UOp, lane: UOp) -> tuple[Opt, ...]:
         opts.append(Opt(OptOps.SPLIT, place, tile))
         above += 1
         inner = place + 1
-    numbers = [rng.arg[0].number for rng in named]
+    numbers = sorted(rng.arg[0].number for rng in named)
     first, *more = [number + above if number > place else number for number in numbers]
     opts.append(Opt(OptOps.LOCAL, first, (read.src[0].arg[0], *more, inner)))
     return tuple(opts)

@@ -59,8 +59,9 @@ FRONTEND = {"built": 49, "visited": 0, "python": 0}
 """Tensors, loss, gradients and optimizer, up to the list of values to compute."""
 SCHEDULE = {"built": 166, "visited": 83, "python": 7.0}
 """The graph without buffers, ranges, fusion, the kernels."""
-LOWERING = {"built": 1490, "visited": 1011, "python": 142}
-"""From a kernel's graph to its C source."""
+LOWERING = {"built": 1510, "visited": 1030, "python": 142}
+"""From a kernel's graph to its C source. Of the two weight gradients of convolutions each copies an
+operand and has more steps for it."""
 
 
 def test_compiling_does_not_cost_more_than_it_did(demo_steps: list[Step]) -> None:

@@ -207,6 +207,18 @@ def test_store_without_unit_stride_is_replicated() -> None:
     assert [node.src[1].dtype for node in nodes(result, Ops.STORE)] == [dtypes.float32] * 4
 
 
+def test_sum_of_neighbours_is_a_vector_however_it_is_stored() -> None:
+    """out[2 i] = sum over j of x[j, i]: one vector accumulator, its elements stored one by one"""
+    k = Builder()
+    i, j = k.loop(4), k.red(3)
+    out, x = k.param(8), k.param(12)
+    total = x.at(j * 4 + i).reduce(ReduceOp.ADD, j)
+    kernel = k.kernel(out.at(i * 2).store(total, i))
+    result = expanded(kernel, "UPCAST(0, 4)")
+    assert [node.dtype.count for node in nodes(result, Ops.REDUCE)] == [4]
+    assert [node.src[1].op for node in nodes(result, Ops.STORE)] == [Ops.GEP] * 4
+
+
 def test_width_keeps_to_where_the_lane_does_not_move_the_read() -> None:
     """x[lane // 4]: two statements of four lanes, each with one read"""
     k = Builder()

@@ -131,6 +131,32 @@ def test_padded_image_is_staged_for_many_channels() -> None:
     assert opts.startswith("SWAP(0, 1); SWAP(1, 2); LOCAL(3, 1, 4, 5, 1); ")
 
 
+def weight_gradient(n: int, out: int, channels: int, side: int, taps: int) -> Kernel:
+    """The sum over images and positions of gradient * window, for each weight."""
+    k = Builder()
+    o, c, dy, dx = k.loop(out), k.loop(channels), k.loop(taps), k.loop(taps)
+    image, y, x = k.red(n), k.red(side), k.red(side)
+    whole = side + taps - 1
+    weight = k.param(out * channels * taps * taps)
+    slopes, images = k.param(n * out * side * side), k.param(n * channels * whole * whole)
+    slope = slopes.at(((image * out + o) * side + y) * side + x)
+    window = images.at(((image * channels + c) * whole + y + dy) * whole + x + dx)
+    total = (slope * window).reduce(ReduceOp.ADD, image, y, x)
+    at = ((o * channels + c) * taps + dy) * taps + dx
+    return k.kernel(weight.at(at).store(total, o, c, dy, dx))
+
+
+def test_gradient_of_a_weight_has_its_lane_along_channels() -> None:
+    """Along three taps no vector fits; the copy of the gradient serves most rows."""
+    actions = "SPLIT(0, 16); LOCAL(5, 1, 6, 7, 1); UPCAST(2, 4); UPCAST(1, 16)"
+    assert chosen(weight_gradient(5, 32, 4, 8, 3)) == actions
+    assert chosen(weight_gradient(5, 32, 4, 8, 5)) == actions
+
+
+def test_short_lane_without_another_leaves_vectors_to_the_sum() -> None:
+    assert chosen(weight_gradient(2, 2, 2, 8, 3)) == "UPCAST(6, 8)"
+
+
 def test_product_with_a_transposed_matrix_has_its_lane_on_the_sum() -> None:
     assert chosen(kernels.matmul(4, 8, 32, transposed=True)) == "UPCAST(2, 32)"
 

@@ -226,7 +226,7 @@ def test_swap_of_loops_of_different_statements_is_refused() -> None:
 
 def test_local_copy_that_is_too_large_is_refused() -> None:
     with pytest.raises(OptError, match=f"more than {MAX_LOCAL_BYTES} bytes"):
-        opted(kernels.matmul(4, 1024, 1024), "LOCAL(2, 2, 1)")
+        opted(kernels.matmul(4, 2048, 1024), "LOCAL(2, 2, 1)")
 
 
 def test_too_many_copies_are_refused() -> None:
