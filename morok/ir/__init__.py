@@ -31,6 +31,7 @@ from morok.ir.ops import (
     WmmaUpcastAxes,
 )
 from morok.ir.optable import OPS, Category, GroupOp, OpSpec, SourceField
+from morok.ir.parsing import parse, register_record
 from morok.ir.pattern import Pat
 from morok.ir.rules import Rule, RuleSet, RuleStats, graph_rewrite
 from morok.ir.terms import (
@@ -121,7 +122,9 @@ __all__ = [
     "node",
     "not_const",
     "num",
+    "parse",
     "parts_of",
+    "register_record",
     "register_simplifier",
     "same",
     "same_dtype",

@@ -31,19 +31,19 @@ __all__ = ["MAX_DEPTH", "line", "pyrender", "tree"]
 MAX_DEPTH = 200
 """Levels of one printed tree; deeper nodes start a tree of their own."""
 
-_RENAMED = {"axis_type": "type", "min_val": "min", "max_val": "max"}
+RENAMED = {"axis_type": "type", "min_val": "min", "max_val": "max"}
 # Fields printed without their name, as the guide does.
-_BARE = frozenset(
+BARE = frozenset(
     {"slot", "value", "values", "reduce_op", "n", "spec", "code", "bytes", "kind", "format"}
 )
-_BARE_OPS = {Ops.GEP: "indices", Ops.GET_TUPLE: "index", Ops.DEFINE_LOCAL: "index"}
+BARE_OPS = {Ops.GEP: "indices", Ops.GET_TUPLE: "index", Ops.DEFINE_LOCAL: "index"}
 # Record fields printed even when they have their default value.
 _ALWAYS: dict[type, frozenset[str]] = {
     BufferizeOpts: frozenset({"addrspace"}),
     KernelInfo: frozenset({"name"}),
 }
 # Constant sources that the guide repeats in the op's own parentheses.
-_SHAPE_SOURCES = frozenset({"new_shape", "begin_pads", "end_pads", "begins", "ends"})
+SHAPE_SOURCES = frozenset({"new_shape", "begin_pads", "end_pads", "begins", "ends"})
 
 
 # Values ------------------------------------------------------------------------------------------
@@ -56,7 +56,9 @@ def _record(value: Any) -> str:
         item = getattr(value, field.name)
         if field.name in always or item != field.default:
             parts.append(f"{field.name}={_value(item)}")
-    return "{" + ", ".join(parts) + "}"
+    # Records of layers above say what they are; those of the IR are known from where they stand.
+    name = "" if type(value).__module__.startswith("morok.ir") else type(value).__name__
+    return name + "{" + ", ".join(parts) + "}"
 
 
 def _value(value: Any) -> str:
@@ -130,7 +132,7 @@ def _arguments(node: Node, *, full: bool) -> list[str]:
         return [f"{len(arg)} bytes"]
     parts = []
     for position, source in enumerate(spec.sources):
-        if source.name in _SHAPE_SOURCES and position < len(src):
+        if source.name in SHAPE_SOURCES and position < len(src):
             text = _shape_text(src[position])
             if text is not None:
                 parts.append(f"{source.name}={text}")
@@ -140,8 +142,8 @@ def _arguments(node: Node, *, full: bool) -> list[str]:
             continue
         if not full and op in (Ops.PARAM, Ops.DEFINE_LOCAL) and name == "size":
             continue
-        bare = name in _BARE or _BARE_OPS.get(op) == name
-        parts.append(_value(value) if bare else f"{_RENAMED.get(name, name)}={_value(value)}")
+        bare = name in BARE or BARE_OPS.get(op) == name
+        parts.append(_value(value) if bare else f"{RENAMED.get(name, name)}={_value(value)}")
     return parts
 
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 
 from morok._core import toposort
 from morok.errors import OptError
-from morok.ir import AddrSpace, AxisType, BufferizeOpts, KernelInfo, Ops, UOp
+from morok.ir import AddrSpace, AxisType, BufferizeOpts, KernelInfo, Ops, UOp, register_record
 from morok.optimizer.ranges import (
     make_range,
     next_number,
@@ -63,6 +63,7 @@ class OptOps(enum.Enum):
         return self.name
 
 
+@register_record
 @dataclass(frozen=True, slots=True)
 class Opt:
     """One action: prints and parses as `UPCAST(1, 8)`. `arg` is the amount, SWAP's other axis, or
