@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from morok.errors import ShapeError
+import numpy as np
+
+from morok.dtype import dtypes
+from morok.errors import DTypeError, ShapeError
 from morok.tensor import Tensor, no_grad
 
 
@@ -22,12 +26,17 @@ def get_parameters(model: Any) -> list[Tensor]:
 
 
 def load_state_dict(model: Any, state: Mapping[str, Any], strict: bool = True) -> None:
-    """Assign the values in `state` (tensors or arrays) to the model's tensors of the same names.
+    """Give the model's tensors the values that stand under their names in `state`: tensors, arrays,
+    or PyTorch's tensors, which are copied and cast.
 
-    ShapeError where shapes differ and, if `strict`, where a name is missing on either side; nothing
-    is assigned then.
+    ShapeError where shapes differ and, if `strict`, where a name is missing on either side;
+    DTypeError for a value that is no array of the same kind of dtype. Nothing is written then.
     """
-    own = get_state_dict(model)
+    load(get_state_dict(model), state, strict)
+
+
+def load(own: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool) -> None:
+    """`load_state_dict` for tensors by name."""
     missing, unknown = own.keys() - state.keys(), state.keys() - own.keys()
     if strict and (missing or unknown):
         raise ShapeError(
@@ -35,19 +44,40 @@ def load_state_dict(model: Any, state: Mapping[str, Any], strict: bool = True) -
             "pass strict=False to load what fits"
         )
     values = {
-        name: value if isinstance(value, Tensor) else Tensor(value)
+        name: fitting(f"load_state_dict: {name}", own[name], value)
         for name, value in state.items()
         if name in own
     }
-    for name, value in values.items():
-        if value.shape != own[name].shape:
-            raise ShapeError(
-                f"load_state_dict: {name} has shape {own[name].shape} in the model and "
-                f"{value.shape} in the state"
-            )
     with no_grad():
         for name, value in values.items():
             own[name].assign(value)
+
+
+def fitting(what: str, own: Tensor, value: Any) -> Tensor:
+    """`value` as a tensor that can be assigned to `own`; errors begin with `what`."""
+    made = as_tensor(what, value)
+    if made.shape != own.shape:
+        raise ShapeError(f"{what} has shape {own.shape} in the model and {made.shape} in the state")
+    kinds = {"u": "i"}
+    if kinds.get(made.dtype.kind, made.dtype.kind) != kinds.get(own.dtype.kind, own.dtype.kind):
+        raise DTypeError(f"{what} is {own.dtype} in the model and {made.dtype} in the state")
+    return made
+
+
+def as_tensor(what: str, value: Any) -> Tensor:
+    """A tensor of the same value: a tensor itself, what NumPy takes, or a tensor of PyTorch."""
+    if isinstance(value, Tensor):
+        return value
+    torch = sys.modules.get("torch")
+    try:
+        if torch is not None and isinstance(value, torch.Tensor):
+            value = value.detach().cpu()
+            if value.dtype is torch.bfloat16:
+                return Tensor(value.view(torch.uint16).numpy()).bitcast(dtypes.bfloat16)
+            value = value.numpy()
+        return Tensor(np.asarray(value))
+    except (TypeError, ValueError) as error:
+        raise DTypeError(f"{what}: no tensor can be made of {type(value).__name__}") from error
 
 
 def _walk(found: Any, name: str, above: frozenset[int]) -> Iterator[tuple[str, Tensor]]:

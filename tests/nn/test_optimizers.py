@@ -67,8 +67,8 @@ def test_a_step_is_one_schedule_and_repeats_itself(monkeypatch) -> None:
             optimizer.zero_grad()
             (params[0].sum() * params[1]).sum().backward()
             optimizer.step()
-    # 2 parameters, 2 gradients, 4 moments, 2 bias corrections
-    assert calls == [10] * 3
+    # 2 parameters, 2 gradients, 4 moments, the number of steps, 2 powers of the betas
+    assert calls == [11] * 3
 
 
 def test_lazy_loss_is_the_one_before_the_step() -> None:
