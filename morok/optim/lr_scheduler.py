@@ -248,7 +248,7 @@ class OneCycleLR(LRScheduler):
         # For each phase: its last step, and which of the rates and of the momenta it ends with.
         self.phases: list[tuple[float, tuple[int, int]]]
         if three_phase:
-            self.phases = [(turn, (1, 1)), (2 * turn + 1, (0, 0)), (total_steps - 1, (2, 0))]
+            self.phases = [(turn, (1, 1)), (2 * turn, (0, 0)), (total_steps - 1, (2, 0))]
         else:
             self.phases = [(turn, (1, 1)), (total_steps - 1, (2, 0))]
         self.rates = [(top / div_factor, top, top / div_factor / final_div_factor) for top in tops]
