@@ -133,6 +133,9 @@ class Config:
     pool_size: int = _bytes(
         "MOROK_POOL_SIZE", 1 << 30, "how much free memory is kept for the next tensors"
     )
+    jit_check: bool = _flag(
+        "MOROK_JIT_CHECK", "run jitted functions plainly too, and raise where a replay differs"
+    )
     check_nan: bool = _flag("MOROK_CHECK_NAN", "stop at the first kernel that makes a NaN or inf")
     profile: Path | None = _path("MOROK_PROFILE", None, "file to write a Chrome trace to")
     default_float: str = _choice(

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from morok import config, engine
 from morok._core import EDGE_KINDS, MISS, PLAIN, Capture, Dispatcher, configure
+from morok.capture.check import checked
 from morok.capture.merge import Merged, merge
 from morok.capture.structure import Flat, flatten
 from morok.capture.trace import Label, Trace, Tracer, place_of
@@ -104,12 +105,15 @@ class Jit(Dispatcher):
             if not all(map(buffers.has_memory, hidden)):
                 continue
             capture.report = _reporter(capture) if engine.watched() else None
-            result = capture.replay(flat.tensors)
+            if settings.jit_check:
+                result = checked(capture, Tracer(self.__wrapped__, args, kwargs, flat))
+            else:
+                result = capture.replay(flat.tensors)
             if result is PLAIN:
                 plain = True
                 break
             if result is not MISS:
-                if not hidden:
+                if not hidden and not settings.jit_check:
                     capture.mode = _modes()
                     self.latest = capture
                 return result

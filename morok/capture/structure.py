@@ -110,6 +110,7 @@ class Flat:
                 for attribute, each in attributes(value):
                     key.append(attribute)
                     self.add(each, f"{name}.{attribute}" if self._named else "")
+                key.append(None)  # the end, which no attribute is called
         else:
             key.append(Same(value))
             self.opaque.append(value)

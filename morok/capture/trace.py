@@ -164,7 +164,7 @@ class Tracer:
         versions.compute_readers(tensors)
         versions.own_memory(tensors)
         self.lent = any(versions.overlaps_lent(t) for t in tensors)
-        places = {label: _memory_of(t) for label, t in self.tensors.items()}
+        places = {label: memory_below(t) for label, t in self.tensors.items()}
         start = {label: m for label, m in places.items() if m is not None}
         record = Record(known=frozenset(id(m) for m in start.values()), born=UOp.new_unique().arg)
         names = versions.rename(tensors)
@@ -174,7 +174,7 @@ class Tracer:
                 trace = self._finish(result, record, start)
         finally:
             versions.name_back(names)
-        self._check_places()
+        trace.reason = self._check_places() or trace.reason
         return result, trace
 
     def _finish(self, result: Any, record: Record, start: dict[Label, Buffer]) -> Trace:
@@ -237,20 +237,33 @@ class Tracer:
             reason=self.reason or _hidden_write(written, labels.constants()),
         )
 
-    def _check_places(self) -> None:
-        """Nothing that leads to tensors may lead elsewhere now: a replay changes no such thing."""
+    def _check_places(self) -> str:
+        """Nothing that leads to tensors may lead elsewhere now: a replay changes no such thing. Why
+        the call cannot be replayed, if Python values of arguments changed."""
+        names = {id(t): n for t, n in zip(self.reached.tensors, self.reached.names, strict=True)}
         for edge in self.reached.edges:
             if edge.now() is not edge.value and isinstance(edge.value, Tensor):
-                self._refuse(edge.name.lstrip("."))
+                self._refuse(names[id(edge.value)])
         flat = flatten(self.args, self.kwargs)
         before, after = self.flat.tensors, flat.tensors
         if len(before) == len(after):
             for i, (a, b) in enumerate(zip(before, after, strict=True)):
                 if a is not b:
                     self._refuse(self._names()[i])
+        if flat.key != self.flat.key:
+            return "it changes Python values of its arguments, which a replay would not"
+        return ""
 
     def _names(self) -> list[str]:
         return names_of([*_named_arguments(self.function, self.args), *self.kwargs.items()])
+
+    def names(self) -> dict[Label, str]:
+        """What the user calls the tensors that go in."""
+        arguments = self._names()
+        return {
+            label: arguments[label[1]] if label[0] == "argument" else self.reached.names[label[1]]
+            for label in self.owners
+        }
 
     def _refuse(self, name: str) -> None:
         raise JitError(
@@ -286,7 +299,8 @@ def _hidden_write(written: set[Label], constants: Sequence[Constant]) -> str:
     return ""
 
 
-def _memory_of(tensor: Tensor) -> Buffer | None:
+def memory_below(tensor: Tensor) -> Buffer | None:
+    """The memory of a realised tensor; None if it has no elements."""
     view = memory.memory_of(tensor)
     return None if view is None else buffers.buffer_of(base_of(view))
 

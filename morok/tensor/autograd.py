@@ -77,8 +77,8 @@ class Autograd(Attention):
             fail(
                 ShapeError,
                 "backward: this tensor does not depend on any that requires gradients (created "
-                "with requires_grad=True, and used outside of no_grad; what a jitted function returns "
-                "is a constant: call backward inside it)",
+                "with requires_grad=True, and used outside of no_grad; what a jitted function "
+                "returns is a constant: call backward inside it)",
             )
         stamp()
         seed = self._seed("backward", gradient)

@@ -147,3 +147,10 @@ def overlaps_lent(tensor: Base) -> bool:
     """Whether a realised tensor stands on lent memory that another living value shows too."""
     view = memory.memory_of(tensor)
     return view is not None and bool(buffers.overlapping(base_of(view)))
+
+
+def put(tensor: Base, data: bytes) -> None:
+    """A realised tensor has these contents from now on, in memory of its own."""
+    new = buffers.new_buffer(tensor.dtype, nodes.size_of(tensor.uop))
+    memoryview(buffers.buffer_of(new))[:] = data
+    _show(tensor, nodes.reshape(new, tensor.shape))

@@ -15,6 +15,7 @@ from morok.errors import (
     DeviceError,
     DTypeError,
     InvalidGraphError,
+    JitError,
     MorokError,
     OptError,
     OutOfMemoryError,
@@ -34,6 +35,7 @@ BUILTIN = {
     OptError: (ValueError,),
     CompileError: (RuntimeError,),
     DeviceError: (RuntimeError,),
+    JitError: (RuntimeError,),
     OutOfMemoryError: (MemoryError,),
 }
 
