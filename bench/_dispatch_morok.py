@@ -22,7 +22,7 @@ def _train(adam: bool) -> tuple[Step, Wait]:
         else mk.optim.SGD(w.values(), data.SGD_RATE)
     )
 
-    @getattr(mk, "jit", lambda f: f)
+    @mk.jit
     def step(x: Tensor, labels: Tensor) -> Tensor:
         made.zero_grad()
         hidden = (x @ w["w1"] + w["b1"]).relu()
@@ -36,14 +36,14 @@ def _train(adam: bool) -> tuple[Step, Wait]:
 
 def _tiny() -> tuple[Step, Wait]:
     x = Tensor(data.weights()["b1"])
-    add = (getattr(mk, "jit", lambda f: f))(lambda x: x + 1)
+    add = mk.jit(lambda x: x + 1)
     return lambda: add(x), _total
 
 
 def _chain() -> tuple[Step, Wait]:
     x, w = Tensor(data.batch()[0]), Tensor(data.rotation())
 
-    @getattr(mk, "jit", lambda f: f)
+    @mk.jit
     def chain(x: Tensor) -> Tensor:
         for _ in range(CHAIN):
             x = (x @ w).contiguous()

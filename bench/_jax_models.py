@@ -171,8 +171,8 @@ def gpt_shapes() -> tuple[Shapes, Shapes]:
     for i in range(data.LAYERS):
         block = f"blocks.{i}"
         shapes |= norm_shapes(f"{block}.norm1", size) | norm_shapes(f"{block}.norm2", size)
-        shapes |= linear_shapes(f"{block}.qkv", size, 3 * size)
-        shapes |= linear_shapes(f"{block}.out", size, size)
+        for name in ("queries", "keys", "values", "out"):
+            shapes |= linear_shapes(f"{block}.{name}", size, size)
         shapes |= linear_shapes(f"{block}.up", size, 4 * size)
         shapes |= linear_shapes(f"{block}.down", 4 * size, size)
     return shapes | norm_shapes("norm", size) | linear_shapes("head", size, data.VOCABULARY), {}
@@ -183,8 +183,11 @@ def gpt_loss(w: Values, held: Values, tokens: Any, targets: Any) -> tuple[Any, V
     each = data.SIZE // data.HEADS
 
     def attention(name: str, x: Any) -> Any:
-        qkv = linear(w, f"{name}.qkv", x).reshape(batch, length, 3, data.HEADS, each)
-        q, k, v = qkv.transpose(2, 0, 3, 1, 4)
+        def split(part: str) -> Any:
+            y = linear(w, f"{name}.{part}", x)
+            return y.reshape(batch, length, data.HEADS, each).swapaxes(1, 2)
+
+        q, k, v = split("queries"), split("keys"), split("values")
         scores = q @ k.swapaxes(2, 3) * each**-0.5
         causal = jnp.tril(jnp.ones((length, length), bool))
         mixed = jax.nn.softmax(jnp.where(causal, scores, -jnp.inf)) @ v

@@ -75,13 +75,18 @@ class ResNet18:
 class Block:
     def __init__(self, size: int) -> None:
         self.norm1, self.norm2 = nn.LayerNorm(size), nn.LayerNorm(size)
-        self.qkv, self.out = nn.Linear(size, 3 * size), nn.Linear(size, size)
+        self.queries, self.keys, self.values = (nn.Linear(size, size) for _ in range(3))
+        self.out = nn.Linear(size, size)
         self.up, self.down = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
 
     def __call__(self, x: Tensor) -> Tensor:
         batch, length, size = x.shape
-        qkv = self.qkv(self.norm1(x)).reshape(batch, length, 3, data.HEADS, size // data.HEADS)
-        q, k, v = (qkv[:, :, i].transpose(1, 2) for i in range(3))
+
+        def split(y: Tensor) -> Tensor:
+            return y.reshape(batch, length, data.HEADS, size // data.HEADS).transpose(1, 2)
+
+        y = self.norm1(x)
+        q, k, v = split(self.queries(y)), split(self.keys(y)), split(self.values(y))
         mixed = q.scaled_dot_product_attention(k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, size))
         return x + self.down(self.up(self.norm2(x)).gelu())
@@ -96,7 +101,7 @@ class GPT:
         self.head = nn.Linear(data.SIZE, data.VOCABULARY)
 
     def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        x = self.tokens(tokens) + self.positions(Tensor.arange(tokens.shape[1]))
+        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
         x = self.head(self.norm(x.sequential(self.blocks)))
         return x.reshape(-1, data.VOCABULARY).cross_entropy(targets.reshape(-1))
 

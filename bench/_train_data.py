@@ -21,7 +21,7 @@ VOCABULARY, LENGTH, SIZE, HEADS, LAYERS = 256, 128, 256, 4, 4
 """Of the GPT."""
 
 STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))
-CLASSES = 10
+CLASSES = 1000
 """Of the ResNet18: width and first stride of each stage; what it tells apart."""
 
 

@@ -21,15 +21,15 @@ _WORST = 5  # kernels shown
 _MODELS: dict[str, Callable[[], Any]] = {
     "mlp": models.MLP,
     "cnn": models.CNN,
-    "gpt": getattr(models, "GPT", None),
-    "resnet18": getattr(models, "ResNet18", None),
+    "gpt": models.GPT,
+    "resnet18": models.ResNet18,
 }
 
 
 def start(_: str, model: str, quick: bool) -> tuple[Step, Wait]:
     """A jitted training step of one model, and how to wait for its loss."""
     step, batch = prepare(model, quick)
-    fast = getattr(mk, "jit", lambda f: f)(step)
+    fast = mk.jit(step)
     return lambda: fast(*batch), Tensor.item
 
 

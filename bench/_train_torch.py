@@ -17,8 +17,8 @@ torch.set_num_threads(1)
 _MODELS: dict[str, Callable[[], Any]] = {
     "mlp": models.MLP,
     "cnn": models.CNN,
-    "gpt": getattr(models, "GPT", None),
-    "resnet18": getattr(models, "ResNet18", None),
+    "gpt": models.GPT,
+    "resnet18": models.ResNet18,
 }
 
 
