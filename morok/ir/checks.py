@@ -160,6 +160,7 @@ _ARGUMENTS: dict[Ops, tuple[str, Callable[[Any], bool]]] = {
     Ops.MSELECT: ("a device index", is_whole),
     Ops.MULTI: ("an axis or None", _optional(is_whole)),
     Ops.DETACH: ("a mark or None", _optional(is_whole)),
+    Ops.NOOP: ("a note or None", _optional(_is(str))),
     Ops.CUSTOM: ("a format string", _is(str)),
     Ops.CUSTOM_I: ("a format string", _is(str)),
     Ops.CUSTOM_FUNCTION: (

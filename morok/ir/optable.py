@@ -285,8 +285,8 @@ _row(Ops.CONTIGUOUS_BACKWARD, C.ADDITIONAL, "src", "", "src0", "src0", "src0",
      "Identity whose gradient is made CONTIGUOUS.")
 _row(Ops.PRECAST, C.ADDITIONAL, "src", "", "src0", "src0", "src0",
      "Identity that makes a value exist in its own dtype before a cast.")
-_row(Ops.NOOP, C.ADDITIONAL, "src", "", "src0", "src0", "src0",
-     "Identity.")
+_row(Ops.NOOP, C.ADDITIONAL, "src", "note", "src0", "src0", "src0",
+     "Identity. `note` tells rules above something about the value.")
 _row(Ops.CUSTOM, C.ADDITIONAL, "*deps", "format", "given", "none", "none",
      "Inline statement from a format string (C backend only).")
 _row(Ops.CUSTOM_I, C.ADDITIONAL, "*deps", "format", "given", "elementwise", "dtype",

@@ -46,6 +46,7 @@ _KINDS: dict[str, Any] = {
     "spec": DeviceSpec,
     "kind": CustomFunctionKind,
     "name": str,
+    "note": str,
     "code": str,
     "format": str,
     "bytes": bytes,

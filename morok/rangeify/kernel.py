@@ -11,6 +11,7 @@ from morok._core import consumers, toposort
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import CallInfo, GroupOp, KernelInfo, Level, Ops, UOp, check_stage, is_ordered
+from morok.rangeify.collapse import load_collapse
 from morok.rangeify.cost import tensor_reads
 from morok.rangeify.estimate import estimate
 from morok.rangeify.places import Kernel, Ranged
@@ -33,14 +34,14 @@ class Schedule:
 
 
 RANGE_STAGES: tuple[tuple[str, Callable[[UOp], UOp]], ...] = (
+    ("load collapse", load_collapse),
     ("initial symbolic", lambda sink: sink.simplify()),
     ("simplify ranges", simplify_merge_adjacent),
     ("block sums", block_sums),
     ("renumber", renumber),
 )
-"""Stages 4 and 5 on each kernel, and the names of its loops. Stages 1 to 3 (movement through
-indices, load collapse, split ranges) have no pass of their own: rangeify moves indices while it
-walks."""
+"""Stages 2, 4 and 5 on each kernel, and the names of its loops. Stages 1 and 3 (movement through
+indices, split ranges) have no pass of their own: rangeify moves indices while it walks."""
 
 
 class LocalAddBufferContext:

@@ -79,6 +79,8 @@ GRAPHS = [
     UOp(Ops.CUSTOM, F32, (UOp.const(F32, 1.0),), 'f({0}, "}")'),
     UOp(Ops.DETACH, F32, (X,), 7),
     UOp(Ops.DETACH, F32, (X,)),
+    UOp(Ops.NOOP, F32, (X,), "first wins"),
+    UOp(Ops.NOOP, F32, (X,)),
 ]
 
 

@@ -1,0 +1,110 @@
+"""Sums whose terms the counter chooses: no loop is left, and the values are NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from morok import Tensor, dtypes, engine
+from morok.engine import normalise, sink_of
+from morok.ir import Ops, UOp
+from morok.rangeify import run_kernel_split_pipeline
+
+
+def _kernels(t: Tensor) -> list[UOp]:
+    normal, _ = normalise(sink_of([t.uop]))
+    return [call.src[0] for call in run_kernel_split_pipeline(normal).calls]
+
+
+def _loops(t: Tensor) -> int:
+    return sum(k.has(Ops.REDUCE) for k in _kernels(t))
+
+
+@pytest.mark.parametrize("n", [-70, -1, 0, 1, 63, 64, 65, 1000])
+def test_counting_is_a_clamp(n: int) -> None:
+    t = Tensor(n)
+    cases = [
+        ((Tensor.arange(64) >= t).sum(), min(max(64 - n, 0), 64)),
+        ((Tensor.arange(64) < t).sum(), min(max(n, 0), 64)),
+        ((t < Tensor.arange(64)).where(1, 0).sum(), sum(n < k for k in range(64))),
+        (((Tensor.arange(64) >= t) & (Tensor.arange(64) <= 40)).sum(),
+         sum(n <= k <= 40 for k in range(64))),
+        ((63 - Tensor.arange(64) <= t).logical_not().sum(), sum(63 - k > n for k in range(64))),
+        ((Tensor.arange(64) + 5 == t).sum(), int(5 <= n < 69)),
+        ((Tensor.arange(64) >= t).where(Tensor([1.5]), 0.0).sum(), 1.5 * min(max(64 - n, 0), 64)),
+    ]  # fmt: skip
+    for got, want in cases:
+        assert _loops(got) == 0
+        assert got.item() == want
+
+
+def test_nothing_times_infinity_is_nothing() -> None:
+    t = Tensor(64)
+    assert (Tensor.arange(64) >= t).where(Tensor([np.inf]), 0.0).sum().item() == 0
+    assert (Tensor.arange(64) > t).where(Tensor([np.nan]), 0.0).sum().item() == 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(1, 9),
+    st.lists(st.integers(-3, 12), min_size=1, max_size=6),
+    st.sampled_from([np.int8, np.int32, np.int64, np.uint8]),
+)
+def test_a_one_hot_mask_is_a_load(n: int, places: list[int], dtype: Any) -> None:
+    table = np.random.default_rng(n).standard_normal((n, 5)).astype(np.float32)
+    table[0, 0] = np.nan
+    index = np.array(places).astype(dtype)
+    mask = Tensor.arange(n).reshape(1, n, 1) == Tensor(index).reshape(-1, 1, 1)
+    got = mask.where(Tensor(table), 0.0).sum(1)
+    want = np.where(np.arange(n)[:, None] == index[:, None, None], table, 0).sum(1)
+    assert np.array_equal(got.numpy(), want, equal_nan=True)
+
+
+def test_a_one_hot_gather_reads_each_row_once() -> None:
+    table = Tensor(np.ones((50, 6), np.float32)).realize()
+    index = Tensor(np.arange(4)).realize()
+    mask = Tensor.arange(50).reshape(1, 50, 1) == index.reshape(4, 1, 1)
+    (kernel,) = _kernels(mask.where(table, 0.0).sum(1))
+    assert not kernel.has(Ops.REDUCE)
+    assert kernel.arg.estimates.bytes_moved == 4 * 8 + 2 * 4 * 6 * 4
+
+
+def test_products_with_a_mask_stay_sums_where_zero_times_x_is_not_zero() -> None:
+    table = np.array([np.inf, 1.0, 2.0], np.float32)
+    got = ((Tensor.arange(3) == 1).cast(dtypes.float32) * Tensor(table)).sum()
+    assert np.isnan(got.item())
+
+
+def test_other_conditions_keep_their_loop() -> None:
+    a = np.random.default_rng(0).standard_normal(16).astype(np.float32)
+    t = Tensor(a).realize()
+    assert np.isclose((t > 0).where(t, 0.0).sum().item(), a[a > 0].sum(), atol=1e-5)
+    assert (Tensor.arange(16) % 3 == 1).sum().item() == 5
+    assert (Tensor.arange(16) * 2 < 9).sum().item() == 5
+    for k in (0, 3, 15):
+        half = (Tensor.arange(16) <= k).where(t, 0.0).sum()
+        assert np.isclose(half.item(), a[: k + 1].sum(), atol=1e-5)
+
+
+def test_counting_from_nothing_loads_nothing() -> None:
+    (kernel,) = _kernels(Tensor.arange(100) * 3)
+    assert kernel.arg.estimates.bytes_moved == 400
+
+
+def test_losses_pick_their_class_without_a_loop_over_classes() -> None:
+    labels = np.array([3, 0, 9, 5])
+    scores = np.random.default_rng(1).standard_normal((4, 10)).astype(np.float64)
+    log_p = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+    t = Tensor(scores).log_softmax(1).realize()
+    loss = t.nll_loss(Tensor(labels))
+    assert np.isclose(loss.item(), -log_p[np.arange(4), labels].mean())
+    flops: list[int] = []
+    with engine.watch_kernels(
+        lambda planned, _: flops.extend(k.sink.arg.estimates.flops for k in planned.kernels)
+    ):
+        t.nll_loss(Tensor(labels)).item()
+    assert sum(flops) <= 4 * 4
