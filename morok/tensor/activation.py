@@ -9,6 +9,7 @@ from typing import Self
 from morok.dtype import dtypes
 from morok.errors import ShapeError
 from morok.tensor.base import fail
+from morok.tensor.gradient import Rule, composed, sigmoid_slope, tanh_slope
 from morok.tensor.reduce import Reduce
 
 # tanh near zero, from the Cephes mathematical library (S. Moshier, tanhf.c and tanh.c): an odd
@@ -84,12 +85,18 @@ class Activation(Reduce):
         """Self-normalising ELU (Klambauer et al. 2017)."""
         return self.elu(1.6732632423543772) * 1.0507009873554805
 
+    def _with_slope(self, x: Self, slope: Rule) -> Self:
+        """This function of each element of x, whose gradient `slope` makes of the value."""
+        if self._rg:
+            composed(self.uop, x.uop, slope)
+        return self
+
     def sigmoid(self) -> Self:
         """1 / (1 + e**-x); the exponential is only ever taken of what is not positive."""
         x = self._floating()
         below = x < 0
         small = below.where(x, -x).exp()
-        return below.where(small, 1.0) / (small + 1.0)
+        return (below.where(small, 1.0) / (small + 1.0))._with_slope(x, sigmoid_slope)
 
     def logsigmoid(self) -> Self:
         """log(sigmoid(x))"""
@@ -98,7 +105,7 @@ class Activation(Reduce):
     def tanh(self) -> Self:
         """(e**x - e**-x) / (e**x + e**-x), to full relative accuracy near 0 as well."""
         x = self._floating()
-        dtype = x.dtype
+        start, dtype = x, x.dtype
         x = x.cast(dtypes.float32) if dtype.bits < 32 else x
         below = x < 0
         small = (below.where(x, -x) * 2.0).exp()
@@ -111,7 +118,8 @@ class Activation(Reduce):
             near = near + near * (z * (z._horner(_TANH_P) / z._horner(_TANH_Q)))
         else:
             near = near + near * (z * z._horner(_TANH_SINGLE))
-        return central.where(near, far).cast(dtype)
+        out = central.where(near, far).cast(dtype)
+        return out._with_slope(start, tanh_slope)
 
     def silu(self) -> Self:
         """x * sigmoid(x)"""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 from morok._core import toposort
 from morok.dtype import acc_dtype, dtypes, max_value
@@ -21,6 +22,27 @@ from morok.tensor.nodes import alu, const, shape_of, size_of, where
 
 Rule = Callable[[UOp, UOp], UOp]
 """(gradient of the node, node) -> gradient of one source."""
+
+
+_composed: WeakKeyDictionary[UOp, tuple[UOp, Rule]] = WeakKeyDictionary()
+"""Values made of many ops whose slope is simpler than theirs: node -> (source, its rule)."""
+
+
+def composed(node: UOp, source: UOp, rule: Rule) -> None:
+    """From now on the gradient of `node`, a function of each element of `source`, follows `rule`
+    and not the ops between them. The rule may speak of `node` itself, so that it can be
+    differentiated again."""
+    _composed[node] = (source, rule)
+
+
+def sigmoid_slope(grad: UOp, node: UOp) -> UOp:
+    """s (1 - s) for s = sigmoid(x)."""
+    return alu(Ops.MUL, grad, alu(Ops.MUL, node, alu(Ops.SUB, const(node.dtype, 1), node)))
+
+
+def tanh_slope(grad: UOp, node: UOp) -> UOp:
+    """1 - t**2 for t = tanh(x)."""
+    return alu(Ops.MUL, grad, alu(Ops.SUB, const(node.dtype, 1), alu(Ops.MUL, node, node)))
 
 
 def gradients(root: UOp, seed: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
@@ -53,6 +75,12 @@ def _gradients(root: UOp, seed: UOp, targets: Iterable[UOp], order: list[UOp]) -
                 if source in reached:
                     before = found.get(source)
                     found[source] = part if before is None else _add(before, part)
+            continue
+        if node in _composed:
+            whole, slope = _composed[node]
+            if whole in reached:
+                part, before = slope(grad, node), found.get(whole)
+                found[whole] = part if before is None else _add(before, part)
             continue
         sources = node.src
         rules = RULES.get(node.op, ())
@@ -248,19 +276,38 @@ def _places(shape: tuple[int, ...], axes: tuple[int, ...]) -> UOp:
 
 
 def _product(grad: UOp, node: UOp, axes: tuple[int, ...]) -> UOp:
-    """The product of the others: the whole over the element, or, where exactly one element of a
-    product is 0, that one's is the product of the rest."""
+    """The product of the others: the whole over the element, or, where the product holds a zero,
+    what is multiplied up without the element (a zero's neighbours have curvature too).
+
+        x -> every element in a row -> the row of each element, its own place 1 -> products
+    """
     source = node.src[0]
+    others = _product_of_others(source, axes)
     zero = nodes.compare(Ops.EQ, source, _zero(source))
-    rest = where(zero, const(source.dtype, 1), source)
-    product = nodes.reduce(rest, ReduceOp.MUL, axes)
-    work = acc_dtype(grad.dtype)
-    zeros = nodes.reduce(nodes.cast(zero, work), ReduceOp.ADD, axes)
-    flow = _unreduced(_times(grad, product), source, axes)
-    none = _unreduced(nodes.compare(Ops.EQ, zeros, const(work, 0)), source, axes)
-    one = _unreduced(nodes.compare(Ops.EQ, zeros, const(work, 1)), source, axes)
-    alone = alu(Ops.AND, one, zero)
-    return where(alu(Ops.OR, none, alone), _over(flow, rest), _zero(grad))
+    whole = _unreduced(nodes.compare(Ops.EQ, node, _zero(node)), source, axes)
+    safe = where(zero, const(source.dtype, 1), source)
+    quotient = _over(_unreduced(node, source, axes), safe)
+    return _times(_unreduced(grad, source, axes), where(whole, others, quotient))
+
+
+def _product_of_others(source: UOp, axes: tuple[int, ...]) -> UOp:
+    shape = shape_of(source)
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    order = [*kept, *axes]
+    left = tuple(shape[axis] for axis in kept)
+    count = math.prod(shape[axis] for axis in axes)
+    rows = nodes.reshape(nodes.permute(source, order), (*left, 1, count))
+    rows = nodes.expand(rows, (*left, count, count))
+    place = nodes.iota(count, dtypes.int32)
+    one = (1,) * len(left)
+    own = nodes.compare(
+        Ops.EQ,
+        nodes.expand(nodes.reshape(place, (*one, count, 1)), (*left, count, count)),
+        nodes.expand(nodes.reshape(place, (*one, 1, count)), (*left, count, count)),
+    )
+    out = nodes.reduce(where(own, const(source.dtype, 1), rows), ReduceOp.MUL, (len(left) + 1,))
+    out = nodes.reshape(out, tuple(shape[axis] for axis in order))
+    return nodes.permute(out, [order.index(i) for i in range(len(order))])
 
 
 def _expand(grad: UOp, node: UOp) -> UOp:
