@@ -193,5 +193,28 @@ class GPT(nn.Module):
         return f.cross_entropy(scores.flatten(0, 1), tensor(batch["y"]).flatten().long())
 
 
+class LSTMClassifier(nn.Module):
+    def __init__(
+        self,
+        vocabulary: int = 1000,
+        length: int = 32,
+        size: int = 64,
+        hidden: int = 128,
+        classes: int = 10,
+        batch: int = 32,
+    ) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, size)
+        self.lstm = nn.LSTM(size, hidden, batch_first=True)
+        self.linear = nn.Linear(hidden, classes)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        _, (last, _) = self.lstm(self.tokens(tokens.long()))
+        return self.linear(last[0])
+
+    def loss(self, batch: Mapping[str, Any]) -> torch.Tensor:
+        return f.cross_entropy(self(tensor(batch["x"])), tensor(batch["y"]).long())
+
+
 def tensor(given: np.ndarray | torch.Tensor) -> torch.Tensor:
     return given if isinstance(given, torch.Tensor) else torch.from_numpy(given)

@@ -244,6 +244,44 @@ class GPT:
         return {"x": walk[:, :-1].copy(), "y": walk[:, 1:].copy()}
 
 
+# ---- LSTM ----------------------------------------------------------------------------------------
+
+
+class LSTMClassifier:
+    """Tokens, an LSTM over them, and scores of the class from its last output."""
+
+    small: ClassVar = {
+        "vocabulary": 12, "length": 6, "size": 8, "hidden": 8, "classes": 3, "batch": 8,
+    }  # fmt: skip
+
+    def __init__(
+        self,
+        vocabulary: int = 1000,
+        length: int = 32,
+        size: int = 64,
+        hidden: int = 128,
+        classes: int = 10,
+        batch: int = 32,
+    ) -> None:
+        self.vocabulary, self.length, self.classes, self.batch = vocabulary, length, classes, batch
+        self.tokens = mk.nn.Embedding(vocabulary, size)
+        self.lstm = mk.nn.LSTM(size, hidden, batch_first=True)
+        self.linear = mk.nn.Linear(hidden, classes)
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        """(n, length) -> (n, classes) scores"""
+        _, (last, _) = self.lstm(self.tokens(tokens))
+        return self.linear(last[0])
+
+    def loss(self, batch: Mapping[str, Any]) -> Tensor:
+        return self(_tensor(batch["x"])).cross_entropy(_tensor(batch["y"]))
+
+    def make_batch(self, seed: int) -> Arrays:
+        """Sequences whose class is the first token's, modulo the number of classes."""
+        walk = counting((self.batch, self.length), self.vocabulary, seed)
+        return {"x": walk, "y": walk[:, 0] % self.classes}
+
+
 # ---- batches -------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,19 @@
 """Neural network modules: plain classes that hold tensors."""
 
 from morok.nn import init, state
+from morok.nn.attention import MultiHeadAttention, MultiheadAttention
 from morok.nn.layers import Conv1d, Conv2d, Embedding, Linear
+from morok.nn.losses import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CrossEntropyLoss,
+    HuberLoss,
+    KLDivLoss,
+    L1Loss,
+    MSELoss,
+    NLLLoss,
+    SmoothL1Loss,
+)
 from morok.nn.modes import evaluate, evaluating, train
 from morok.nn.norm import (
     BatchNorm1d,
@@ -12,6 +24,7 @@ from morok.nn.norm import (
     LayerNorm,
     RMSNorm,
 )
+from morok.nn.recurrent import GRU, LSTM
 from morok.nn.simple import (
     GELU,
     AdaptiveAvgPool2d,
@@ -32,29 +45,42 @@ from morok.nn.simple import (
 
 __all__ = [
     "GELU",
+    "GRU",
+    "LSTM",
     "AdaptiveAvgPool2d",
     "AvgPool2d",
+    "BCELoss",
+    "BCEWithLogitsLoss",
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
     "Conv1d",
     "Conv2d",
+    "CrossEntropyLoss",
     "Dropout",
     "Dropout2d",
     "Embedding",
     "Flatten",
     "GroupNorm",
+    "HuberLoss",
     "Identity",
     "InstanceNorm",
+    "KLDivLoss",
+    "L1Loss",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
+    "MSELoss",
     "MaxPool2d",
+    "MultiHeadAttention",
+    "MultiheadAttention",
+    "NLLLoss",
     "RMSNorm",
     "ReLU",
     "Sequential",
     "SiLU",
     "Sigmoid",
+    "SmoothL1Loss",
     "Softmax",
     "Tanh",
     "evaluate",

@@ -104,17 +104,17 @@ class _Recurrent:
             x = x.unsqueeze(1)
         elif self.batch_first:
             x = x.transpose(0, 1)
-        ways, size = self._ways(), (x.shape[1], self.hidden_size)
+        size = (x.shape[1], self.hidden_size)
         if x.shape[0] == 0:
             raise ShapeError(f"{name}: a sequence of length 0")
-        rows = self.num_layers * len(ways)
+        rows = self.num_layers * len(self._ways())
         starts = self._starts(name, x, given, rows, single)
         last: list[State] = []
         for layer in range(self.num_layers):
             if layer:
                 x = x.dropout(self.dropout, self.training)
             both = []
-            for way in ways:
+            for way in self._ways():
                 state = tuple(start[len(last)] for start in starts)
                 outputs, state = self._walk(x, state, layer, way)
                 both.append(outputs)

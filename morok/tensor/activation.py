@@ -143,7 +143,7 @@ class Activation(Reduce):
         x = self._floating() * beta if beta != 1 else self._floating()
         below = x < 0
         rest = (below.where(x, -x).exp() + 1.0).log()
-        return (below.where(0.0, x) + rest) / beta
+        return (below.where(0.0, x) + rest) / beta if beta != 1 else below.where(0.0, x) + rest
 
     def mish(self) -> Self:
         """x * tanh(softplus(x)) (Misra 2019)"""

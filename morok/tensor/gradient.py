@@ -18,6 +18,7 @@ from morok.errors import InvalidGraphError
 from morok.ir import GroupOp, Ops, ReduceOp, UOp
 from morok.tensor import nodes
 from morok.tensor.loop_gradient import element_gradients, is_by_elements, tensors_of
+from morok.tensor.loops import scanned
 from morok.tensor.nodes import alu, const, shape_of, size_of, where
 
 Rule = Callable[[UOp, UOp], UOp]
@@ -276,38 +277,30 @@ def _places(shape: tuple[int, ...], axes: tuple[int, ...]) -> UOp:
 
 
 def _product(grad: UOp, node: UOp, axes: tuple[int, ...]) -> UOp:
-    """The product of the others: the whole over the element, or, where the product holds a zero,
-    what is multiplied up without the element (a zero's neighbours have curvature too).
-
-        x -> every element in a row -> the row of each element, its own place 1 -> products
-    """
+    """The product of the others: of those in front of an element, running from one end, times those
+    behind it, running from the other. Unlike the whole over the element it holds, and has the right
+    slope, where elements are zero."""
     source = node.src[0]
-    others = _product_of_others(source, axes)
-    zero = nodes.compare(Ops.EQ, source, _zero(source))
-    whole = _unreduced(nodes.compare(Ops.EQ, node, _zero(node)), source, axes)
-    safe = where(zero, const(source.dtype, 1), source)
-    quotient = _over(_unreduced(node, source, axes), safe)
-    return _times(_unreduced(grad, source, axes), where(whole, others, quotient))
-
-
-def _product_of_others(source: UOp, axes: tuple[int, ...]) -> UOp:
     shape = shape_of(source)
-    kept = [axis for axis in range(len(shape)) if axis not in axes]
-    order = [*kept, *axes]
-    left = tuple(shape[axis] for axis in kept)
+    order = [*(axis for axis in range(len(shape)) if axis not in axes), *axes]
+    rows = nodes.permute(source, order)
+    apart = shape_of(rows)
     count = math.prod(shape[axis] for axis in axes)
-    rows = nodes.reshape(nodes.permute(source, order), (*left, 1, count))
-    rows = nodes.expand(rows, (*left, count, count))
-    place = nodes.iota(count, dtypes.int32)
-    one = (1,) * len(left)
-    own = nodes.compare(
-        Ops.EQ,
-        nodes.expand(nodes.reshape(place, (*one, count, 1)), (*left, count, count)),
-        nodes.expand(nodes.reshape(place, (*one, 1, count)), (*left, count, count)),
-    )
-    out = nodes.reduce(where(own, const(source.dtype, 1), rows), ReduceOp.MUL, (len(left) + 1,))
-    out = nodes.reshape(out, tuple(shape[axis] for axis in order))
-    return nodes.permute(out, [order.index(i) for i in range(len(order))])
+    rows = nodes.reshape(rows, (size_of(rows) // count, count))
+    back = (False, True)
+    others = alu(Ops.MUL, _before(rows), nodes.flip(_before(nodes.flip(rows, back)), back))
+    others = nodes.reshape(others, apart)
+    others = nodes.permute(others, [order.index(i) for i in range(len(order))])
+    return _times(_unreduced(grad, source, axes), others)
+
+
+def _before(rows: UOp) -> UOp:
+    """For each element of a row the product of those in front of it; 1 for the first."""
+    count = shape_of(rows)[1]
+    shifted = nodes.shrink(nodes.pad(rows, (0, 1), (0, 0)), (0, 0), (shape_of(rows)[0], count))
+    first = nodes.compare(Ops.EQ, nodes.iota(count, dtypes.int32), const(dtypes.int32, 0))
+    first = nodes.broadcast_to(first, shape_of(rows))
+    return scanned(where(first, const(rows.dtype, 1), shifted), 1, Ops.MUL)
 
 
 def _expand(grad: UOp, node: UOp) -> UOp:

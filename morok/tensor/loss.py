@@ -46,6 +46,30 @@ class Loss(Normalize):
         loss = (apart <= delta).where(apart * apart * 0.5, (apart - 0.5 * delta) * delta)
         return loss._finished("huber_loss", reduction)
 
+    def smooth_l1_loss(self, target: Self, beta: float = 1.0, reduction: str = "mean") -> Self:
+        """Half the squared difference over `beta` up to `beta`, the absolute one less beta / 2 then
+        (Girshick 2015)."""
+        if beta == 0:
+            return self.l1_loss(target, reduction)
+        self._same_shape("smooth_l1_loss", target)
+        apart = (self - target).abs()
+        loss = (apart < beta).where(apart * apart * (0.5 / beta), apart - 0.5 * beta)
+        return loss._finished("smooth_l1_loss", reduction)
+
+    def kl_div(self, target: Self, reduction: str = "mean", log_target: bool = False) -> Self:
+        """target (log target - x) of log-probabilities x (Kullback and Leibler 1951); with
+        `log_target` the target is one too. 0 where the target is 0. `reduction` may also be
+        "batchmean": the sum over the length of the first dim."""
+        self._same_shape("kl_div", target)
+        if log_target:
+            loss = target.exp() * (target - self)
+        else:
+            some = target > 0
+            loss = some.where(target * (some.where(target, 1.0).log() - self), 0.0)
+        if reduction == "batchmean":
+            return loss.sum() / max(self.shape[0] if self.ndim else 1, 1)
+        return loss._finished("kl_div", reduction)
+
     def binary_cross_entropy(self, target: Self, reduction: str = "mean") -> Self:
         """-(t log p + (1 - t) log(1 - p)) of probabilities; logarithms are at least -100, as
         PyTorch's."""
@@ -54,10 +78,17 @@ class Loss(Normalize):
         loss = -(target * yes + (1.0 - target) * no)
         return loss._finished("binary_cross_entropy", reduction)
 
-    def binary_cross_entropy_with_logits(self, target: Self, reduction: str = "mean") -> Self:
-        """Binary cross entropy of sigmoid(x), computed without forming it."""
+    def binary_cross_entropy_with_logits(
+        self, target: Self, reduction: str = "mean", pos_weight: Self | None = None
+    ) -> Self:
+        """Binary cross entropy of sigmoid(x), computed without forming it. `pos_weight`, which goes
+        with the last dims, multiplies the part of the positive."""
         self._same_shape("binary_cross_entropy_with_logits", target)
-        loss = self.softplus() - self * target
+        if pos_weight is None:
+            loss = self.softplus() - self * target
+        else:
+            rise = 1.0 + (pos_weight - 1.0) * target
+            loss = (1.0 - target) * self + rise * (-self).softplus()
         return loss._finished("binary_cross_entropy_with_logits", reduction)
 
     def nll_loss(
