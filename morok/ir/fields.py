@@ -140,6 +140,7 @@ class Fields:
         min_val: int
         n: int
         name: str
+        note: str | None
         new_shape: UOp
         offset: Any  # a UOp of POINTER_INDEX, a number of BUFFER_VIEW
         ops: tuple[UOp, ...]
