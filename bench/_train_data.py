@@ -62,6 +62,8 @@ MOMENTUM, DECAY = 0.9, 0.01
 
 def initial(name: str, shape: tuple[int, ...]) -> Array:
     """The first value of a weight: ones and zeros of norms, small numbers else."""
+    if name.endswith("num_batches_tracked"):
+        return np.zeros(shape, np.int64)
     if name.endswith(("running_var", "running_mean")):
         return np.full(shape, name.endswith("var"), np.float32)
     rng = np.random.default_rng(zlib.crc32(f"{name} {shape}".encode()))
