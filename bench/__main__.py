@@ -1,5 +1,5 @@
 """python -m bench NAME [--peers tinygrad,torch,jax] [--json FILE] [--rounds N] [--quick]
-                        [--kernels]
+                        [--kernels] [--only MODEL,…]
    python -m bench fuzz [--seconds N] [--seed S]
 
 NAME is a module of this package with a `main(args)`; without one, the names are listed. Peers are
@@ -30,10 +30,13 @@ def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     arguments.formatter_class = argparse.RawDescriptionHelpFormatter
     arguments.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names()))
-    arguments.add_argument("--peers", default="", help="comma separated: tinygrad, torch, jax")
+    arguments.add_argument(
+        "--peers", default="", help="comma separated: tinygrad, torch (or torch.eager), jax"
+    )
     arguments.add_argument("--json", metavar="FILE", help="also write all results there")
     arguments.add_argument("--rounds", type=int, default=5, help="pairs of runs (default 5)")
     arguments.add_argument("--quick", action="store_true", help="smaller inputs, for a smoke test")
+    arguments.add_argument("--only", default="", help="train: comma separated models")
     arguments.add_argument("--kernels", action="store_true", help="train: the costly kernels too")
     return arguments
 

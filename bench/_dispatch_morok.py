@@ -13,7 +13,8 @@ from morok import Tensor
 VERSION = mk.__version__
 
 
-def _train(adam: bool) -> tuple[Step, Wait]:
+def train(adam: bool, jitted: bool = True) -> tuple[Step, Wait]:
+    """A training step of the 8-8-8 perceptron."""
     w = {name: Tensor(value, requires_grad=True) for name, value in data.weights().items()}
     x, labels = map(Tensor, data.batch())
     made = (
@@ -22,7 +23,6 @@ def _train(adam: bool) -> tuple[Step, Wait]:
         else mk.optim.SGD(w.values(), data.SGD_RATE)
     )
 
-    @mk.jit
     def step(x: Tensor, labels: Tensor) -> Tensor:
         made.zero_grad()
         hidden = (x @ w["w1"] + w["b1"]).relu()
@@ -31,7 +31,8 @@ def _train(adam: bool) -> tuple[Step, Wait]:
         made.step()
         return loss
 
-    return lambda: step(x, labels), Tensor.item
+    fast = mk.jit(step) if jitted else step
+    return lambda: fast(x, labels), Tensor.item
 
 
 def _tiny() -> tuple[Step, Wait]:
@@ -59,8 +60,8 @@ def _total(x: Tensor) -> float:
 def makers(_: str) -> dict[str, Callable[[], tuple[Step, Wait]]]:
     """The cases by name."""
     return {
-        "mlp sgd": lambda: _train(adam=False),
-        "mlp adam": lambda: _train(adam=True),
+        "mlp sgd": lambda: train(adam=False),
+        "mlp adam": lambda: train(adam=True),
         "tiny kernel": _tiny,
         "chain of 256": _chain,
     }

@@ -13,8 +13,8 @@ _CLANGS = ("clang", *(f"clang-{version}" for version in range(22, 13, -1)))
 
 
 def spread(peers: Sequence[str]) -> list[str]:
-    """The peers, PyTorch also in its compiled form."""
-    also = {"torch": ["torch", "torch.compile"]}
+    """The peers, PyTorch also in its compiled form unless `torch.eager` is asked for."""
+    also = {"torch": ["torch", "torch.compile"], "torch.eager": ["torch"]}
     return [who for peer in peers for who in also.get(peer, [peer])]
 
 

@@ -43,6 +43,8 @@ def worker(who: str, quick: bool) -> None:
 
 def chosen(args: argparse.Namespace) -> list[str]:
     """The models of this run: a smoke test trains the small ones."""
+    if args.only:
+        return [name for name in TASKS if name in args.only.split(",")]
     return ["mlp", "cnn"] if args.quick else list(TASKS)
 
 

@@ -7,6 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from bench import harness
+from bench._train_data import initial
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -34,3 +39,66 @@ def test_rewrite_quick(tmp_path: Path) -> None:
     }
     assert set(rows) >= {"exprs", "clean", "warm", "chain", "dag", "memory"}
     assert rows["warm"] < 1000  # microseconds for a whole clean graph: one test of one bit
+
+
+def figures(path: Path, name: str) -> dict[str, float]:
+    """Our figure of each case."""
+    rows = json.loads(path.read_text())[name]
+    return {row["case"].strip(): row["figures"]["morok"] for row in rows}
+
+
+def test_dispatch_quick(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    done = bench("dispatch", "--quick", "--rounds", "1", "--json", str(results))
+    assert done.returncode == 0, done.stderr
+    assert set(figures(results, "dispatch")) >= {"mlp sgd", "mlp adam", "tiny kernel"}
+    assert "agree to" in done.stdout
+    assert "a kernel of the chain" in done.stdout
+
+
+def test_train_quick_lists_the_costly_kernels(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    done = bench("train", "--quick", "--rounds", "1", "--json", str(results))
+    assert done.returncode == 0, done.stderr
+    assert set(figures(results, "train")) >= {"mlp", "cnn"}
+    table = json.loads(results.read_text())["train kernels"]["cnn"]
+    assert len(table["worst"]) == 5
+    times = [line["ms"] for line in table["worst"]]
+    assert times == sorted(times, reverse=True)
+    assert all(line["flops"] > 0 and line["gflops"] > 0 for line in table["worst"])
+    assert "GFLOP/s" in done.stdout
+
+
+def test_memory_quick(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    done = bench("memory", "--quick", "--rounds", "1", "--json", str(results))
+    assert done.returncode == 0, done.stderr
+    measured = figures(results, "memory")
+    assert measured["cnn peak"] > measured["imported"] > 0
+    assert 100 < measured["node"] < 1000
+    assert measured["embedding 12500"] > 0
+
+
+def test_the_same_weights_follow_from_the_same_names() -> None:
+    first, second = (initial("layers.0.weight", (4, 3)) for _ in range(2))
+    assert (first == second).all()
+    assert not (first == initial("layers.1.weight", (4, 3))).any()
+    assert (initial("norm.running_var", (3,)) == 1).all()
+
+
+def test_what_does_not_agree_is_said() -> None:
+    rows = [
+        harness.Row("mlp", "ms", {"morok": 1.0, "jax": 2.0}),
+        harness.Row("  after 5", "loss", {"morok": 1.0, "jax": 1.01, "torch": 1.0001}),
+    ]
+    (line,) = harness.disagreements(rows, 1e-3)
+    assert "mlp: jax" in line
+    assert harness.disagreements(rows, 0.1) == []
+
+
+@pytest.mark.torch
+def test_pytorch_trains_the_same() -> None:
+    done = bench("train", "--quick", "--rounds", "1", "--peers", "torch.eager", "--only", "mlp")
+    assert done.returncode == 0, done.stderr
+    assert "NOT THE SAME WORK" not in done.stdout
+    assert "torch" in done.stdout

@@ -1,0 +1,113 @@
+"""The memory benchmark in morok."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import morok as mk
+from bench import _dispatch_morok, harness
+from bench import _memory_data as data
+from bench.harness import Case, Step, Wait
+from bench.memory import LENGTHS, TABLES
+from morok import Tensor, _core, engine
+
+VERSION = mk.__version__
+JITTED, LAZY, QUICK = 20_000, 3_000, 300
+_WARM = 50  # steps before anything is counted
+
+
+def _embedding(rows: int) -> tuple[Step, Wait]:
+    weight = Tensor(data.table(rows), requires_grad=True)
+    tokens, slopes = Tensor(data.tokens(rows)), Tensor(data.slopes())
+
+    @mk.jit
+    def step(tokens: Tensor, slopes: Tensor) -> Tensor:
+        weight.grad = None
+        (weight[tokens] * slopes).sum().backward()
+        assert weight.grad is not None
+        return weight.grad
+
+    return lambda: step(tokens, slopes), _last
+
+
+def _cumsum(count: int) -> tuple[Step, Wait]:
+    x = Tensor(data.numbers(count))
+    cumsum = mk.jit(lambda x: x.cumsum(0))
+    return lambda: cumsum(x), _last
+
+
+def _numpy(count: int) -> tuple[Step, Wait]:
+    x = data.numbers(count)
+    return lambda: np.cumsum(x), lambda y: float(y[-1])
+
+
+def _last(x: Tensor) -> float:
+    return float(x.numpy().reshape(-1)[-1])
+
+
+def makers() -> dict[str, Callable[[], tuple[Step, Wait]]]:
+    """The timed cases by name."""
+    return {
+        **{f"embedding {v}": partial(_embedding, v) for v in TABLES},
+        **{f"cumsum {n}": partial(_cumsum, n) for n in LENGTHS},
+    }
+
+
+def own(quick: bool, timed: Mapping[str, Case]) -> dict[str, Case]:
+    """The cases no other system has, and the timed ones with the operations of their kernels."""
+    lazy, jitted = (QUICK, QUICK) if quick else (LAZY, JITTED)
+    return {
+        "jitted steps": lambda: _growth(_dispatch_morok.train(adam=True), jitted),
+        "lazy steps": lambda: _growth(_dispatch_morok.train(adam=True, jitted=False), lazy),
+        "node": lambda: _node(quick),
+        **{name: partial(_counted, case, makers()[name]) for name, case in timed.items()},
+    }
+
+
+def _node(quick: bool) -> dict[str, float]:
+    from bench._rewrite_cases import cases
+    from bench._rewrite_morok import System  # not before: the other cases weigh this process
+
+    return cases(System(), [], quick)["memory"]()
+
+
+def _counted(case: Case, make: Callable[[], tuple[Step, Wait]]) -> dict[str, float]:
+    """The case's time, and the operations of the kernels of its first call."""
+    flops: list[int] = []
+
+    def count(planned: engine.Planned, _: Any) -> None:
+        flops.extend(kernel.sink.arg.estimates.flops for kernel in planned.kernels)
+
+    with engine.watch_kernels(count):
+        step, wait = make()
+        wait(step())
+    return {**case(), "mflop": sum(flops) / 1e6}
+
+
+def _growth(work: tuple[Step, Wait], count: int) -> dict[str, float]:
+    """By how much the process grew during `count` steps."""
+    step, wait = work
+    for _ in range(_WARM):
+        wait(step())
+    before = _sizes()
+    for _ in range(count):
+        answer = step()
+    wait(answer)
+    after = _sizes()
+    return {name: after[name] - before[name] for name in after}
+
+
+def _sizes() -> dict[str, float]:
+    gc.collect()
+    memory = _core.memory_stats()
+    return {
+        "rss": harness.status("VmRSS"),
+        "nodes": _core.node_stats()["live"],
+        "buffers": memory["live_buffers"],
+        "memory": memory["live_bytes"] + memory["pooled_bytes"],
+    }
