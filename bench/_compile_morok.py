@@ -51,7 +51,7 @@ def _lower(roots: list[UOp], known: dict[UOp, UOp]) -> tuple[int, float]:
     """Adds the programs of all kernels to `known`; kernels to run, and seconds of scheduling."""
 
     def schedule() -> tuple[UOp, ...]:
-        normal, _ = engine.normalise(engine.sink_of(roots))
+        normal = engine.normalise(engine.sink_of(roots)).graph
         return run_kernel_split_pipeline(normal).calls
 
     renderer = Device["CPU"].renderer

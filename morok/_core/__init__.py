@@ -21,6 +21,7 @@ try:
     from morok._core.match import Matcher, checked_build
     from morok._core.memory import Buffer, clear_pool, memory_stats, reset_peak, set_pool_limit
     from morok._core.node import Node, node_stats, set_provenance
+    from morok._core.normal import normal_key
     from morok._core.program import Program, native_rules
     from morok._core.replay import (
         EDGE_KINDS,
@@ -75,6 +76,7 @@ __all__ = [
     "native_rules",
     "node",
     "node_stats",
+    "normal_key",
     "plain_lookup",
     "rebuild",
     "region",

@@ -46,3 +46,17 @@ cdef void clear_normal(uint64_t mask) noexcept
 cdef uint32_t new_mark() noexcept
 # adopts the class of all nodes; `construct` is a vectorcallfunc
 cdef int adopt_class(type cls, void *construct) except -1
+
+# The content hash of a node in three steps, so that a walk can have the hash of what it would build
+cdef void hash_head(
+    uint16_t op,
+    uint16_t dtype,
+    uint32_t nsrc,
+    uint8_t akind,
+    int64_t iarg,
+    PyObject *arg,
+    uint64_t *a,
+    uint64_t *b,
+) noexcept
+cdef void hash_source(uint64_t *a, uint64_t *b, uint64_t h0, uint64_t h1) noexcept
+cdef uint64_t hash_tail(uint64_t a, uint64_t b) noexcept

@@ -353,6 +353,41 @@ cdef CNode *_find(
         i = (i + 1) & _nodes.mask
 
 
+cdef void hash_head(
+    uint16_t op,
+    uint16_t dtype,
+    uint32_t nsrc,
+    uint8_t akind,
+    int64_t iarg,
+    PyObject *arg,
+    uint64_t *a,
+    uint64_t *b,
+) noexcept:
+    """Fast entry: begins the content hash of a node."""
+    cdef uint64_t x, y
+    x = OPS[op].seed0 ^ DTYPES[dtype].seed0 ^ (<uint64_t>akind << 56) ^ <uint64_t>nsrc
+    y = mk_mix(OPS[op].seed1 ^ DTYPES[dtype].seed1 ^ <uint64_t>0x9E3779B97F4A7C15, x | 1)
+    if akind == ARG_OBJECT:
+        x = mk_mix(x ^ (<ArgRecord>arg).h0, <uint64_t>0xD6E8FEB86659FD93)
+        y = mk_mix(y ^ (<ArgRecord>arg).h1, <uint64_t>0xA0761D6478BD642F)
+    elif akind != ARG_NONE:
+        x = mk_mix(x ^ <uint64_t>iarg, <uint64_t>0xD6E8FEB86659FD93)
+        y = mk_mix(y + <uint64_t>iarg, <uint64_t>0xA0761D6478BD642F)
+    a[0] = x
+    b[0] = y
+
+
+cdef void hash_source(uint64_t *a, uint64_t *b, uint64_t h0, uint64_t h1) noexcept:
+    """Fast entry: the next source, by its hash."""
+    a[0] = mk_mix(a[0] ^ h0, <uint64_t>0xE7037ED1A0B428DB + b[0])
+    b[0] = mk_mix(b[0] ^ h1, <uint64_t>0x8EBC6AF09C88C6E3 + a[0])
+
+
+cdef uint64_t hash_tail(uint64_t a, uint64_t b) noexcept:
+    """Fast entry: the low half of the hash; `b` is the high half."""
+    return mk_mix(a ^ b, <uint64_t>0x589965CC75374CC3)
+
+
 cdef CNode *intern(
     uint16_t op,
     uint16_t dtype,
@@ -369,18 +404,10 @@ cdef CNode *intern(
     cdef CNode *n
     cdef CNode *found
     cdef Node u
-    a = OPS[op].seed0 ^ DTYPES[dtype].seed0 ^ (<uint64_t>akind << 56) ^ <uint64_t>nsrc
-    b = mk_mix(OPS[op].seed1 ^ DTYPES[dtype].seed1 ^ <uint64_t>0x9E3779B97F4A7C15, a | 1)
-    if akind == ARG_OBJECT:
-        a = mk_mix(a ^ (<ArgRecord>arg).h0, <uint64_t>0xD6E8FEB86659FD93)
-        b = mk_mix(b ^ (<ArgRecord>arg).h1, <uint64_t>0xA0761D6478BD642F)
-    elif akind != ARG_NONE:
-        a = mk_mix(a ^ <uint64_t>iarg, <uint64_t>0xD6E8FEB86659FD93)
-        b = mk_mix(b + <uint64_t>iarg, <uint64_t>0xA0761D6478BD642F)
+    hash_head(op, dtype, nsrc, akind, iarg, arg, &a, &b)
     for k in range(nsrc):
-        a = mk_mix(a ^ src[k].h0, <uint64_t>0xE7037ED1A0B428DB + b)
-        b = mk_mix(b ^ src[k].h1, <uint64_t>0x8EBC6AF09C88C6E3 + a)
-    a = mk_mix(a ^ b, <uint64_t>0x589965CC75374CC3)
+        hash_source(&a, &b, src[k].h0, src[k].h1)
+    a = hash_tail(a, b)
     n = _find(a, op, dtype, nsrc, src, akind, iarg, arg)
     if n != NULL:
         c_incref(n.self)

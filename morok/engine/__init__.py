@@ -11,7 +11,7 @@ from morok.engine.compile import (
     run_kernel,
     stats,
 )
-from morok.engine.normal import Window, arguments, normalise, sink_of
+from morok.engine.normal import Normal, Window, arguments, normalise, sink_of
 from morok.engine.plans import Row, build_plan
 from morok.engine.realize import realize
 from morok.engine.record import Copy, Draw, Record, Run, Seed, duplicate, record_into, recording
@@ -23,6 +23,7 @@ __all__ = [
     "CompiledKernel",
     "Copy",
     "Draw",
+    "Normal",
     "Planned",
     "Record",
     "Row",

@@ -7,10 +7,10 @@ whose memory begins at an offset, and another i compiles nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import prod
+from typing import NamedTuple
 
 from morok import _core
 from morok.dtype import DType, dtypes
@@ -32,20 +32,12 @@ _Place = tuple[int, tuple[int, ...]]
 """The first element of a part of a buffer, and its shape: the elements lie in row-major order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Part of the memory of BUFFER `node`: what a PARAM of a normalised graph stands for."""
+class Window(NamedTuple):
+    """What a PARAM of a normalised graph stands for: part of the memory of BUFFER `node`."""
 
     node: UOp
     offset: int  # bytes
-    nbytes: int
-
-    def memory(self) -> Buffer:
-        """The memory itself: the buffer's, or a slice of it whose `base` is the buffer."""
-        whole = buffer_of(self.node)
-        if self.nbytes == whole.nbytes:
-            return whole
-        return whole.slice(self.offset, self.nbytes)
+    memory: Buffer  # all of the node's, or a slice whose `base` is that
 
 
 def sink_of(roots: Sequence[UOp]) -> UOp:
@@ -53,45 +45,102 @@ def sink_of(roots: Sequence[UOp]) -> UOp:
     return UOp(Ops.SINK, dtypes.void, tuple(roots))
 
 
-def normalise(sink: UOp) -> tuple[UOp, list[Window]]:
-    """BUFFER -> PARAM in order of first use: the graph without names, and the memory by slot.
+class Normal:
+    """A sink of roots without names: BUFFER -> PARAM in order of first use.
 
     What is realized is read from memory, hints to autograd are dropped. Just the same memory shares
     a slot, so that writes see reads through another name; `arguments` tells apart what overlaps
     otherwise. A buffer that is written has windows only where all of its uses lie in windows that
     do not overlap. InvalidGraphError if buffers that are written overlap: neither is the last.
+
+    key      of the graph, which is built when it is asked for
+    windows  the memory by slot
+    written  the slots of memory that roots write, or write other windows of
     """
-    slots = _Slots()
-    whole: set[UOp] = set()
-    partly: dict[UOp, None] = {}
-    for root in sink.src:
-        if is_write(root):
-            view = root.src[0]
-            base = base_of(view)
-            if is_buffer_view(view):
-                whole.add(base)
-            else:
-                partly[base] = None
 
-    _one_writer([*whole, *partly])
+    __slots__ = (
+        "_graph",
+        "_params",
+        "_partly",
+        "_sink",
+        "_whole",
+        "key",
+        "windows",
+        "written",
+    )
 
-    def buffer(node: UOp) -> UOp | None:
-        return None if node in partly else slots.param(node, 0, node.arg)
+    def __init__(self, sink: UOp) -> None:
+        self.windows: list[Window] = []
+        self.written: set[int] = set()
+        self._params: dict[tuple[int, DType, int], UOp] = {}
+        self._sink = sink
+        self._whole: set[UOp] = set()
+        self._partly: dict[UOp, None] = {}
+        for root in sink.src:
+            if is_write(root):
+                view = root.src[0]
+                if is_buffer_view(view):
+                    self._whole.add(base_of(view))
+                else:
+                    self._partly[base_of(view)] = None
+        _one_writer([*self._whole, *self._partly])
+        self._graph: UOp | None = None
+        if self._partly:
+            self.key: bytes = self.graph.key
+        else:
+            self.key = _core.normal_key(sink, self._visits(), _HINTS)
 
-    def part(view: UOp) -> UOp | None:
-        found = _part(view)
-        if found is None or found[0] in whole or found[0] in partly:
+    @property
+    def graph(self) -> UOp:
+        """The sink over PARAMs."""
+        if self._graph is None:
+            normal: UOp = _core.cut_realized(self._sink, self._visits(), _HINTS)
+            replace: dict[UOp, UOp] = {}
+            for node in self._partly:
+                places = None if node in self._whole else _windows(normal, node)
+                for view, place in (places or {node: (0, (node.arg,))}).items():
+                    param = replace[view] = self._param(node, *place)
+                    self.written.add(base_of(param).arg[0])
+            self._graph = normal.substitute(replace) if replace else normal
+        return self._graph
+
+    def _visits(self) -> dict[Ops, Callable[[UOp], UOp | None]]:
+        # Not kept: that would be a circle.
+        return {Ops.BUFFER: self._buffer, Ops.SHRINK: self._part}
+
+    def _buffer(self, node: UOp) -> UOp | None:
+        if node in self._partly:
             return None
-        node, (offset, shape) = found
-        return _shaped(slots.param(node, offset, prod(shape)), shape)
+        param = self._param(node, 0, (node.arg,))
+        if node in self._whole:
+            self.written.add(param.arg[0])
+        return param
 
-    normal: UOp = _core.cut_realized(sink, {Ops.BUFFER: buffer, Ops.SHRINK: part}, _HINTS)
-    replace: dict[UOp, UOp] = {}
-    for node in partly:
-        places = None if node in whole else _windows(normal, node)
-        for view, (offset, shape) in (places or {node: (0, (node.arg,))}).items():
-            replace[view] = _shaped(slots.param(node, offset, prod(shape)), shape)
-    return (normal.substitute(replace) if replace else normal), slots.windows
+    def _part(self, view: UOp) -> UOp | None:
+        found = _part(view)
+        if found is None or found[0] in self._whole or found[0] in self._partly:
+            return None
+        node, place = found
+        return self._param(node, *place)
+
+    def _param(self, node: UOp, offset: int, shape: tuple[int, ...]) -> UOp:
+        """The PARAM, in this shape, for the elements of a BUFFER from `offset` on."""
+        memory, size = buffer_of(node), prod(shape)
+        begin = offset * node.dtype.itemsize
+        place = memory.ptr + begin, node.dtype, size
+        param = self._params.get(place)
+        if param is None:
+            if size != node.arg:
+                memory = memory.slice(begin, size * node.dtype.itemsize)
+            param = UOp(Ops.PARAM, node.dtype, (node.src[1],), (len(self.windows), size))
+            self._params[place] = param
+            self.windows.append(Window(node, begin, memory))
+        return _shaped(param, shape)
+
+
+def normalise(sink: UOp) -> Normal:
+    """The sink without names, and the memory that goes with it."""
+    return Normal(sink)
 
 
 def _one_writer(written: Sequence[UOp]) -> None:
@@ -102,25 +151,6 @@ def _one_writer(written: Sequence[UOp]) -> None:
                 raise InvalidGraphError(
                     "two writes of one run overlap in memory", node=node, stage="realize"
                 )
-
-
-class _Slots:
-    """The PARAMs of a graph, and what they stand for."""
-
-    def __init__(self) -> None:
-        self.windows: list[Window] = []
-        self._params: dict[tuple[int, DType, int], UOp] = {}
-
-    def param(self, node: UOp, offset: int, size: int) -> UOp:
-        """The PARAM for `size` elements of a BUFFER from element `offset` on."""
-        itemsize = node.dtype.itemsize
-        place = buffer_of(node).ptr + offset * itemsize, node.dtype, size
-        param = self._params.get(place)
-        if param is None:
-            param = UOp(Ops.PARAM, node.dtype, (node.src[1],), (len(self.windows), size))
-            self._params[place] = param
-            self.windows.append(Window(node, offset * itemsize, size * itemsize))
-        return param
 
 
 def _shaped(param: UOp, shape: tuple[int, ...]) -> UOp:
@@ -187,24 +217,24 @@ def _windows(sink: UOp, base: UOp) -> dict[UOp, _Place] | None:
     return used
 
 
-def arguments(windows: Sequence[Window], normal: UOp) -> list[Buffer]:
-    """The memory of each slot for one run of a normalised graph.
+def arguments(normal: Normal) -> list[Buffer]:
+    """The memory of each slot for one run.
 
     What overlaps written memory of somebody else's under another name is copied, so that it is read
     as it was before.
     """
-    memory = [window.memory() for window in windows]
-    written = {base_of(r.src[0]) for r in normal.src if is_write(r)}
-    targets = [base.arg[0] for base in written if is_external(windows[base.arg[0]].node)]
-    if not targets:
+    memory = [window.memory for window in normal.windows]
+    written = normal.written
+    if not any(
+        memory[slot].external and is_external(normal.windows[slot].node) for slot in written
+    ):
         return memory
     inputs = Spans((m.ptr, m.ptr + m.nbytes, slot) for slot, m in enumerate(memory))
     copies: set[int] = set()
-    for slot in targets:
+    for slot in written:
         target = memory[slot]
-        found = inputs.overlapping(target.ptr, target.ptr + target.nbytes)
-        copies.update(other for other in found if other != slot)
-    for slot in copies:
+        copies.update(inputs.overlapping(target.ptr, target.ptr + target.nbytes))
+    for slot in copies - written:
         original = memory[slot]
         memory[slot] = Buffer(original.nbytes)
         memoryview(memory[slot])[:] = memoryview(original)

@@ -50,13 +50,13 @@ def realize(roots: Sequence[UOp]) -> list[UOp]:
 
 def _run(roots: list[UOp]) -> list[UOp]:
     device = Device["CPU"]
-    normal, windows = normalise(sink_of(roots))
-    planned = plan(normal, len(windows), device)
-    memory = arguments(windows, normal)
+    normal = normalise(sink_of(roots))
+    planned = plan(normal, device)
+    memory = arguments(normal)
     memory += [Buffer(b.arg * b.dtype.itemsize) for b in planned.fresh]
     record = recording()
     if record is not None:
-        record.run(planned, windows, memory)
+        record.run(planned, normal.windows, memory)
     if watched():
         _run_watched(planned, memory)
     else:

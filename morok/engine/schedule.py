@@ -9,6 +9,7 @@ from threading import RLock
 
 from morok import config
 from morok.engine.compile import CompiledKernel, compile_kernels
+from morok.engine.normal import Normal
 from morok.engine.plans import Row, build_plan, stored_slots
 from morok.forking import held_at_fork
 from morok.ir import Level, Ops, UOp, check_stage
@@ -35,17 +36,16 @@ class Planned:
     sizes: tuple[int, ...]  # bytes of each of those
 
 
-def plan(normal: UOp, n_params: int, device: CpuDevice) -> Planned:
+def plan(normal: Normal, device: CpuDevice) -> Planned:
     """The plan of a normalised sink, from the cache or made now."""
     # By content: a graph kept here would keep the memory of the values computed from it.
     key = (normal.key, device.compiler.identity, config.get().noopt)
     with _lock:
         found = _plans.get(key)
         if found is None:
-            check_stage(normal, Level.TENSOR, "normalise")
-            found = _plans[key] = _make(
-                normal.key, run_kernel_split_pipeline(normal), n_params, device
-            )
+            graph = check_stage(normal.graph, Level.TENSOR, "normalise")
+            schedule = run_kernel_split_pipeline(graph)
+            found = _plans[key] = _make(normal.key, schedule, len(normal.windows), device)
             while len(_plans) > _PLANS:
                 _plans.popitem(last=False)
         _plans.move_to_end(key)

@@ -28,8 +28,7 @@ def cost_of(monkeypatch: pytest.MonkeyPatch) -> CostOf:
         real = engine.realize
 
         def watched(roots: list[Any]) -> list[Any]:
-            normal, buffers = engine.normalise(engine.sink_of(roots))
-            plan = engine.plan(normal, len(buffers), Device["CPU"])
+            plan = engine.plan(engine.normalise(engine.sink_of(roots)), Device["CPU"])
             calls = plan.schedule.calls
             estimates = [call.src[0].arg.estimates for call in calls]
             costs.append(

@@ -170,6 +170,43 @@ def test_realized_values_are_cut_in_their_turn() -> None:
     assert _core.cut_realized(root) is root
 
 
+def test_visits_and_drops_on_the_way() -> None:
+    a, b = (UOp.new_buffer(F32, 3) for _ in range(2))
+    hint = UOp(Ops.DETACH, F32, (a.sqrt(),))
+    root = hint + (-b) + a
+    seen = []
+
+    def buffer(node: UOp) -> UOp:
+        seen.append(node)
+        return UOp(Ops.PARAM, F32, (node.src[1],), (seen.index(node), 3))
+
+    p, q = (UOp(Ops.PARAM, F32, (a.src[1],), (slot, 3)) for slot in range(2))
+    visit = {Ops.BUFFER: buffer, Ops.NEG: lambda node: None}
+    assert _core.cut_realized(root, visit, [Ops.DETACH]) is p.sqrt() + (-q) + p
+    assert seen == [a, b]
+    assert _core.cut_realized(root, {Ops.NEG: lambda node: b}) is hint + b + a
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_key_of_what_is_not_built(seed: int) -> None:
+    nodes = random_graph(seed)
+    holder = UOp.range(5, 99) + 12345
+    root = UOp.new_sink(*nodes)
+
+    def half(node: UOp) -> UOp | None:
+        return UOp.const(X, 7) if node.src[0] is node.src[-1] else None
+
+    visit, drop = {Ops.ADD: half, Ops.MAX: lambda node: None}, [Ops.NEG]
+    keys = {_core.normal_key(root, visit, drop)}
+    assert keys == {_core.cut_realized(root, visit, drop).key}
+    nodes[0].realized = holder
+    try:
+        assert _core.normal_key(root, visit, drop) == _core.cut_realized(root, visit, drop).key
+    finally:
+        nodes[0].realized = None
+    assert _core.normal_key(root, {}, ()) == root.key
+
+
 @pytest.mark.parametrize("wrong", [None, 3, "x", [3], [None]])
 def test_what_is_no_node_is_refused(wrong: object) -> None:
     with pytest.raises(TypeError):

@@ -1,0 +1,145 @@
+"""The key of a graph without names, had by one walk: the graph itself is not built."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
+
+from morok._core.node cimport hash_head, hash_source, hash_tail, peek
+from morok._core.ptrmap cimport PtrMap, PtrSlot, ptrmap_find, ptrmap_free, ptrmap_init, ptrmap_put
+from morok._core.types cimport CNode
+
+
+cdef struct Hash:
+    uint64_t h0  # low half
+    uint64_t h1  # high half
+
+
+cdef struct Frame:
+    CNode *node  # borrowed: it lies below the root, or is held in `keep`
+    uint32_t next  # sources that were looked at
+
+
+cdef struct Walk:
+    PtrMap seen  # node -> number of its hash
+    Hash *hashes  # capacity hash_cap
+    uint64_t n_hashes
+    uint64_t hash_cap
+    Frame *frames  # capacity frame_cap
+    uint64_t depth
+    uint64_t frame_cap
+
+
+cdef inline int _push(Walk *w, CNode *n) except -1:
+    cdef Frame *grown
+    if w.depth == w.frame_cap:
+        w.frame_cap = w.frame_cap * 2 + 256
+        grown = <Frame *>realloc(w.frames, w.frame_cap * sizeof(Frame))
+        if grown == NULL:
+            raise MemoryError()
+        w.frames = grown
+    w.frames[w.depth].node = n
+    w.frames[w.depth].next = 0
+    w.depth += 1
+    return 0
+
+
+cdef inline Hash *_known(Walk *w, CNode *n) noexcept:
+    """The hash of what stands in the place of `n`, NULL while unknown."""
+    cdef PtrSlot *slot = ptrmap_find(&w.seen, n)
+    return &w.hashes[<uint64_t>slot.value] if slot.key != NULL else NULL
+
+
+cdef int _note(Walk *w, CNode *n, uint64_t h0, uint64_t h1) except -1:
+    cdef Hash *grown
+    if w.n_hashes == w.hash_cap:
+        w.hash_cap = w.hash_cap * 2 + 256
+        grown = <Hash *>realloc(w.hashes, w.hash_cap * sizeof(Hash))
+        if grown == NULL:
+            raise MemoryError()
+        w.hashes = grown
+    w.hashes[w.n_hashes].h0 = h0
+    w.hashes[w.n_hashes].h1 = h1
+    ptrmap_put(&w.seen, n, <void *>w.n_hashes)
+    w.n_hashes += 1
+    return 0
+
+
+def normal_key(root, dict visit, drop):
+    """See the stub."""
+    cdef PyObject *functions[128]
+    cdef bint dropped[128]
+    cdef Walk w
+    cdef Frame *f
+    cdef CNode *n
+    cdef CNode *other
+    cdef Hash *h
+    cdef Hash found
+    cdef uint64_t a, b
+    cdef uint32_t k
+    cdef int op
+    cdef list keep = []
+    w.hashes = NULL
+    w.frames = NULL
+    w.n_hashes = w.hash_cap = w.depth = w.frame_cap = 0
+    for op in range(128):
+        functions[op] = NULL
+        dropped[op] = False
+    for op in drop:
+        dropped[op & 127] = True
+    for member, function in visit.items():
+        op = member
+        functions[op & 127] = <PyObject *>function
+    ptrmap_init(&w.seen, 1024)
+    try:
+        _push(&w, peek(root))
+        while w.depth:
+            f = &w.frames[w.depth - 1]
+            n = f.node
+            if f.next == 0:
+                if n.realized != NULL:
+                    # The holder is walked in its turn; this node then takes the holder's hash.
+                    holder = <object>n.realized
+                    other = peek(holder)
+                    h = _known(&w, other)
+                    if h == NULL:
+                        keep.append(holder)
+                        _push(&w, other)
+                    else:
+                        found = h[0]
+                        _note(&w, n, found.h0, found.h1)
+                        w.depth -= 1
+                    continue
+                if functions[n.op] != NULL:
+                    result = (<object>functions[n.op])(<object>n.self)
+                    if result is not None:
+                        other = peek(result)
+                        _note(&w, n, other.h0, other.h1)
+                        w.depth -= 1
+                        continue
+            while f.next < n.nsrc and _known(&w, n.src[f.next]) != NULL:
+                f.next += 1
+            if f.next < n.nsrc:
+                f.next += 1
+                _push(&w, n.src[f.next - 1])
+                continue
+            if dropped[n.op] and n.nsrc:
+                found = _known(&w, n.src[0])[0]
+                _note(&w, n, found.h0, found.h1)
+            else:
+                hash_head(n.op, n.dtype, n.nsrc, n.akind, n.iarg, n.arg, &a, &b)
+                for k in range(n.nsrc):
+                    h = _known(&w, n.src[k])
+                    hash_source(&a, &b, h.h0, h.h1)
+                _note(&w, n, hash_tail(a, b), b)
+            w.depth -= 1
+        found = _known(&w, peek(root))[0]
+    finally:
+        free(w.hashes)
+        free(w.frames)
+        ptrmap_free(&w.seen)
+    key = PyBytes_FromStringAndSize(NULL, 16)
+    memcpy(PyBytes_AS_STRING(key), &found.h0, 8)
+    memcpy(PyBytes_AS_STRING(key) + 8, &found.h1, 8)
+    return key
