@@ -86,7 +86,7 @@ class Adam(Optimizer):
         decay = group["weight_decay"]
         for param in params:
             work, state = acc_dtype(param.dtype), self.state[id(param)]
-            rate, scale = (each.cast(work) for each in _corrected(group, self._ages[id(param)]))
+            rise1, rise2 = (each.cast(work) for each in _corrections(group, self._ages[id(param)]))
             first, second = (_in(beta, work) for beta in group["betas"])
             rest1, rest2 = (_in(1.0 - beta, work) for beta in group["betas"])
             grad = self._gradient(param, 0.0 if self.decoupled else decay)
@@ -96,7 +96,8 @@ class Adam(Optimizer):
             old = self._value(param)
             if self.decoupled and decay:
                 old = old * (1.0 - group["lr"] * decay).cast(work)
-            self._write(param, old - mean / ((square * scale).sqrt() + group["eps"]) * rate)
+            change = mean * rise1 / ((square * rise2).sqrt() + group["eps"])
+            self._write(param, old - change * _in(group["lr"], work))
 
 
 class AdamW(Adam):
@@ -115,14 +116,15 @@ class AdamW(Adam):
         super().__init__(params, lr, betas, eps, weight_decay)
 
 
-def _corrected(group: ParamGroup, age: Age) -> tuple[Tensor, Tensor]:
-    """The rate over the first moment's bias correction 1 - beta**t, and one over the second's, in
+def _corrections(group: ParamGroup, age: Age) -> list[Tensor]:
+    """What the moments are multiplied by because they began with zeros: 1 / (1 - beta**t), in
     float64 as PyTorch's."""
-    first, second = (
-        1.0 - (beta ** age.step.cast(dtypes.float64) if power is None else power)
+    steps = age.step.cast(dtypes.float64)
+    powers = [
+        beta**steps if power is None else power
         for beta, power in zip(group["betas"], age.powers, strict=True)
-    )
-    return group["lr"] / first, 1.0 / second
+    ]
+    return [1.0 / (1.0 - power) for power in powers]
 
 
 def _in(value: Any, dtype: DType) -> Any:

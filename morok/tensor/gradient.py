@@ -267,13 +267,11 @@ def _extreme(grad: UOp, node: UOp, axes: tuple[int, ...]) -> UOp:
 
 def _places(shape: tuple[int, ...], axes: tuple[int, ...]) -> UOp:
     """Every element's place within the axes, row by row, as int32."""
-    place = const(dtypes.int32, 0)
-    for axis in axes:
-        others = [other for other in range(len(shape)) if other != axis]
-        along = nodes.reshape(nodes.iota(shape[axis], dtypes.int32), nodes.keep_axes(shape, others))
-        length = const(dtypes.int32, shape[axis])
-        place = alu(Ops.ADD, alu(Ops.MUL, place, length), nodes.expand(along, shape))
-    return place
+    count = math.prod(shape[axis] for axis in axes)
+    others = [axis for axis in range(len(shape)) if axis not in axes]
+    return nodes.expand(
+        nodes.reshape(nodes.iota(count, dtypes.int32), nodes.keep_axes(shape, others)), shape
+    )
 
 
 def _product(grad: UOp, node: UOp, axes: tuple[int, ...]) -> UOp:

@@ -161,13 +161,14 @@ SHAPES = ((16, 1, 3, 3), (16,), (32, 16, 3, 3), (32,), (64, 128), (64,))
 
 
 def test_a_step_of_adam_over_six_parameters(rng: np.random.Generator, cost_of: CostOf) -> None:
-    """Three kernels: all parameters and moments in one; the factors that all of them share; and the
-    numbers that grow with the steps, which those are made of.
+    """Two kernels: all parameters and moments in one, the number of steps and the powers of the
+    betas to it, which that one reads, in another.
 
     Seven arrays pass: parameter, gradient and two moments are read, all but the gradient written;
-    and some single numbers: the rate, the powers of the betas and the number of steps. Thirteen
-    operations an element: three for the mean of the gradient, four for that of its square, three
-    for the scale, three for the step; and at most six a parameter for the factors."""
+    and some single numbers: the rate, the powers, the steps. Fourteen operations an element: three
+    for the mean of the gradient, four for that of its square, three for the scale, four for the
+    step; and six a parameter for the new corrections, which are cheaper to compute again than to
+    wait for."""
     starts = [floats(rng, *shape) for shape in SHAPES]
     slopes = [[floats(rng, *shape) for shape in SHAPES] for _ in range(3)]
     params = [Tensor(start, requires_grad=True) for start in starts]
@@ -180,11 +181,11 @@ def test_a_step_of_adam_over_six_parameters(rng: np.random.Generator, cost_of: C
         costs.append(cost_of(optimizer.step))
     assert len(set(costs)) == 1, "the steps differ"
     cost = costs[0]
-    assert cost.kernels <= 3
+    assert cost.kernels == 2
     assert 7 * n * FLOAT <= cost.bytes <= 7 * n * FLOAT + 128
-    assert cost.flops <= 13 * n + 6 * (len(SHAPES) + 1)
+    assert cost.flops <= 14 * n + 6 * (len(SHAPES) + 1)
     # No parameter's size is a multiple of a vector: what is left over is computed one by one.
-    assert executed(cost) <= 13 * n + 200 * len(SHAPES)
+    assert executed(cost) <= 14 * n + 200 * len(SHAPES)
 
     for i, param in enumerate(params):
         value, mean, square = starts[i].astype(np.float64), 0.0, 0.0
