@@ -16,6 +16,7 @@ try:
     )
     from morok._core.affine import affine_add, affine_form, affine_split
     from morok._core.construct import build, node, plain_lookup, register_uop_class
+    from morok._core.dispatch import Dispatcher, Flat, dispatch_by, enter_attributes
     from morok._core.infer import register_op
     from morok._core.launch import COPY_KERNEL, ExecutionPlan, Kernel, Library
     from morok._core.match import Matcher, checked_build
@@ -23,15 +24,9 @@ try:
     from morok._core.node import Node, node_stats, set_provenance
     from morok._core.normal import normal_key
     from morok._core.program import Program, native_rules
-    from morok._core.replay import (
-        EDGE_KINDS,
-        MISS,
-        PLAIN,
-        Capture,
-        Dispatcher,
-        configure,
-    )
+    from morok._core.replay import EDGE_KINDS, MISS, PLAIN, Capture
     from morok._core.rewrite import graph_rewrite, rewrite_limits, rewrite_stats, set_tracer
+    from morok._core.tensor_fields import configure
     from morok._core.walk import (
         backward_slice,
         consumers,
@@ -56,6 +51,7 @@ __all__ = [
     "Capture",
     "Dispatcher",
     "ExecutionPlan",
+    "Flat",
     "Kernel",
     "Library",
     "Matcher",
@@ -71,6 +67,8 @@ __all__ = [
     "configure",
     "consumers",
     "cut_realized",
+    "dispatch_by",
+    "enter_attributes",
     "graph_rewrite",
     "memory_stats",
     "native_rules",

@@ -14,16 +14,6 @@ PLAIN: Final[object]
 EDGE_KINDS: Final[dict[str, int]]
 """The number of each kind of edge."""
 
-def configure(
-    cls: type,
-    buffer_of: Callable[[Any], Any],
-    current_modes: Callable[[], object],
-    reshape: int,
-    buffer: int,
-) -> None:
-    """Make `cls` the class of tensors, `buffer_of(BUFFER)` what finds memory, and `current_modes()`
-    what tells apart calls with the same arguments; the numbers of two ops."""
-
 class Capture:
     """A recorded function as one plan.
 
@@ -35,12 +25,15 @@ class Capture:
     parts      (slot, slot it begins in, bytes behind its beginning)
     outputs    (slot or -1, dtype, shape) of each new tensor
     grads      (entry, output): whose `.grad` becomes which output (-1: None; -2 - e: entry e)
-    signature  (dtype, shape, leaf) of each argument; `places` the closure tensor it is, or -1
+    signature  (number of the dtype, shape, leaf) of each argument
+    places     for each argument, the closure tensor it is, or -1
     rebuild    (outputs, entry tensors) -> the result, unless `single` names the output that is it
     """
 
-    mode: object
-    """What `current_modes()` must give for the dispatcher to replay this capture itself."""
+    key: list[Any] | None
+    """Of the arguments, as `Flat` has it; None if all of them are tensors."""
+    settings: object
+    """The Config with which it may be replayed without asking; None: with none."""
     replays: int
     """How often it was replayed."""
     details: Any
@@ -60,7 +53,7 @@ class Capture:
         outputs: list[tuple[int, Any, tuple[int, ...]]],
         grads: list[tuple[int, int]],
         number_slots: list[int],
-        mode: object,
+        grad_mode: bool,
         signature: tuple[tuple[Any, ...], ...],
         places: tuple[int, ...],
         plain_arguments: bool,
@@ -73,14 +66,3 @@ class Capture:
     ) -> None: ...
     def replay(self, arguments: list[Any]) -> Any:
         """What the function returns for these tensors; MISS or PLAIN if nothing has happened."""
-
-class Dispatcher:
-    """A callable that replays `latest` where it fits the arguments, and else asks `call`."""
-
-    __wrapped__: Callable[..., Any]
-    latest: Capture | None
-
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call that `latest` could not serve."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -7,13 +7,23 @@ handed out by an earlier replay that were dropped since, again by their referenc
 """
 
 from cpython.dict cimport PyDict_GetItemWithError
-from cpython.object cimport PyObject, PyTypeObject
-from libc.stdint cimport int64_t, uint64_t
+from cpython.object cimport PyObject
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 
 from morok._core.launch cimport ExecutionPlan, Lease
 from morok._core.memory cimport Buffer
 from morok._core.node cimport glance
+from morok._core.tensor_fields cimport (
+    LENT,
+    READY,
+    WAITING,
+    at,
+    field,
+    is_tensor,
+    look,
+    offset_of,
+)
 from morok._core.types cimport CNode
 
 from morok.errors import InvalidGraphError
@@ -22,195 +32,28 @@ cdef extern from "Python.h":
     void c_incref "Py_INCREF"(PyObject *)
     void c_decref "Py_DECREF"(PyObject *)
     Py_ssize_t c_refcount "Py_REFCNT"(PyObject *)
-    PyTypeObject *c_type "Py_TYPE"(PyObject *)
     PyObject *c_false "Py_False"  # as an object: Cython takes `False` for a number
     PyObject *c_list_item "PyList_GET_ITEM"(PyObject *, Py_ssize_t)
     Py_ssize_t c_list_size "PyList_GET_SIZE"(PyObject *)
     PyObject *c_cell_get "PyCell_GET"(PyObject *)
-    ctypedef struct PyMemberDef:
-        Py_ssize_t offset
-    ctypedef struct PyMemberDescrObject:
-        PyMemberDef *d_member
-
-cdef extern from "structmember.h":
-    pass
 
 cdef enum:
-    KNOWN = 4096  # BUFFER numbers whose memory is remembered; a power of 2
     POOLED = 2  # tensors kept for each result: one with the caller, one to write
     ARGUMENT = 0
     CLOSURE = 1
     GRADIENT = 2
-    READY = 0
-    WAITING = 1  # must be realised first
-    OBSERVED = 2  # somebody may see it being overwritten
-    LENT = 3  # somebody else's memory would be written
     EDGE_DICT = 0
     EDGE_LIST = 1
     EDGE_CELL = 2
     EDGE_SLOT = 3
-
-cdef struct Known:
-    int64_t number  # of the UNIQUE below a BUFFER
-    PyObject *memory  # its Buffer, borrowed: valid while the BUFFER lives
-
-cdef Known known[KNOWN]
-cdef Py_ssize_t at_uop = 0  # offsets of the fields of a tensor
-cdef Py_ssize_t at_grad = 0
-cdef Py_ssize_t at_home = 0
-cdef Py_ssize_t at_rg = 0
-cdef Py_ssize_t at_leaf = 0
-cdef PyTypeObject *tensor_type = NULL
-cdef object memory_of_buffer = None  # BUFFER -> Buffer
-cdef object modes = None  # () -> what a call's meaning depends on besides its arguments
-cdef int op_reshape = -1
-cdef int op_buffer = -1
 
 MISS = object()
 PLAIN = object()
 EDGE_KINDS = {"dict": EDGE_DICT, "list": EDGE_LIST, "cell": EDGE_CELL, "slot": EDGE_SLOT}
 
 
-def configure(type cls, object buffer_of, object current_modes, int reshape, int buffer):
-    global at_uop, at_grad, at_home, at_rg, at_leaf, tensor_type, memory_of_buffer, modes
-    global op_reshape, op_buffer
-    at_uop = offset_of(cls, "uop")
-    at_grad = offset_of(cls, "grad")
-    at_home = offset_of(cls, "_home")
-    at_rg = offset_of(cls, "_rg")
-    at_leaf = offset_of(cls, "_leaf")
-    tensor_type = <PyTypeObject *>cls
-    memory_of_buffer = buffer_of
-    modes = current_modes
-    op_reshape = reshape
-    op_buffer = buffer
-
-
-cdef Py_ssize_t offset_of(type cls, str name) except -1:
-    """Where a field in `__slots__` lies."""
-    for base in cls.__mro__:
-        field = base.__dict__.get(name)
-        if field is not None:
-            if type(field).__name__ != "member_descriptor":
-                raise TypeError(f"{name} is no slot of {cls.__name__}")
-            return (<PyMemberDescrObject *><PyObject *>field).d_member.offset
-    raise TypeError(f"{cls.__name__} has no slot {name}")
-
-
-cdef inline PyObject *field(PyObject *tensor, Py_ssize_t offset) noexcept:
-    return (<PyObject **>(<char *>tensor + offset))[0]
-
-
-cdef inline bint is_tensor(PyObject *o) noexcept:
-    return c_type(o) == tensor_type
-
-
-# ---- memory of tensors ---------------------------------------------------------------------------
-
-
-cdef PyObject *memory_below(CNode *base) except NULL:
-    """The Buffer of a BUFFER, borrowed from the table of all memory."""
-    cdef int64_t number = base.src[0].iarg
-    cdef Known *place = &known[number & (KNOWN - 1)]
-    if place.number != number or place.memory == NULL:
-        memory = memory_of_buffer(<object>base.self)
-        place.number = number
-        place.memory = <PyObject *>memory
-    return place.memory
-
-
-cdef int look(PyObject *tensor, bint written, PyObject **memory) except -1:
-    """Finds the memory of a tensor (borrowed), and whether it may be used as it stands."""
-    cdef PyObject *uop = field(tensor, at_uop)
-    cdef CNode *top = glance(uop)
-    cdef CNode *n = top
-    cdef bint alone = True
-    if field(tensor, at_home) != <PyObject *>None:
-        return WAITING
-    if n.op != op_reshape and n.op != op_buffer:
-        if n.realized == NULL:
-            return WAITING
-        n = glance(n.realized)
-        alone = False
-    while n.op == op_reshape:
-        alone = alone and c_refcount(n.self) == 1
-        n = n.src[0]
-    if n.op != op_buffer:
-        return WAITING
-    memory[0] = memory_below(n)
-    if not written:
-        return READY
-    if (<Buffer>memory[0]).block == NULL:
-        return LENT
-    alone = alone and c_refcount(n.self) == 1 and c_refcount(memory[0]) == 1
-    return READY if alone else OBSERVED
-
-
-# ---- captures ------------------------------------------------------------------------------------
-
-cdef struct Entry:
-    int kind  # ARGUMENT, CLOSURE or GRADIENT
-    int index  # of the argument or closure tensor, or of the entry whose gradient this is
-    int slot  # in the plan, -1 if the plan does not use it
-    bint written  # the plan overwrites it
-    int gradient  # what must stand in `grad`: 0 anything, 1 None, 2 a tensor
-
-cdef struct Way:
-    int kind  # EDGE_…
-    PyObject *holder  # borrowed from `edges`
-    PyObject *key  # borrowed from `edges`
-    Py_ssize_t index  # in a list, or offset in an object
-    PyObject *value  # borrowed from `edges`
-
-cdef struct Part:
-    int slot  # that begins in
-    int whole  # this one
-    Py_ssize_t offset  # bytes behind its beginning
-
-cdef struct Grad:
-    int entry  # whose gradient is set
-    int output  # to which result, or -1: to None, or -2 - e: to the tensor of entry e
-
-
 cdef class Capture:
     """A recorded function as one plan; see the stub."""
-
-    cdef ExecutionPlan plan
-    cdef Entry *entries
-    cdef Way *ways
-    cdef Grad *grads
-    cdef Part *parts
-    cdef int *output_slots
-    cdef int *output_grads  # the entry whose gradient a result becomes, or -1
-    cdef int *number_slots
-    cdef int n_entries
-    cdef int n_arguments
-    cdef int n_ways
-    cdef int n_grads
-    cdef int n_parts
-    cdef int n_outputs
-    cdef int n_numbers
-    cdef int n_given
-    cdef bint writes
-    cdef bint plain_arguments  # every argument is itself a tensor
-    cdef public object mode
-    cdef readonly unsigned long replays
-    cdef tuple signature  # (dtype, shape, leaf) of each argument
-    cdef tuple places  # for each argument, the closure tensor it is, or -1
-    cdef list closure
-    cdef list edges
-    cdef list constants  # (slot, Buffer)
-    cdef list pools  # for each result, tensors handed out before
-    cdef list forms  # for each result, (dtype, shape)
-    cdef object make  # (dtype, shape) -> Tensor
-    cdef object prepare  # (waiting, observed) -> None
-    cdef object numbers  # () -> random counters and keys
-    cdef object acquire
-    cdef object release
-    cdef object rebuild  # results -> what the function returns
-    cdef public object details  # for whoever made the capture
-    cdef public object report  # (start, nanoseconds of each kernel) -> None, or None
-    cdef int single  # the result that the function returns as it is, or -1
 
     def __init__(
         self,
@@ -225,7 +68,7 @@ cdef class Capture:
         list outputs not None,
         list grads not None,
         list number_slots not None,
-        object mode,
+        object grad_mode,
         tuple signature not None,
         tuple places not None,
         bint plain_arguments,
@@ -244,7 +87,7 @@ cdef class Capture:
         self.closure = closure
         self.edges = edges
         self.constants = constants
-        self.mode = mode
+        self.grad_mode = grad_mode
         self.signature = signature
         self.places = places
         self.plain_arguments = plain_arguments
@@ -305,15 +148,14 @@ cdef class Capture:
         free(self.number_slots)
 
     def replay(self, list arguments not None):
-        return self.checked(<PyObject *>arguments, arguments)
+        return self.run(arguments)
 
-    cdef object checked(self, PyObject *given, list arguments):
-        """The result of a replay on these tensors, MISS or PLAIN."""
+    cdef object run(self, list arguments):
         if not self.writes:
-            return self.run(arguments)
+            return self.run_now(arguments)
         self.acquire()
         try:
-            return self.run(arguments)
+            return self.run_now(arguments)
         finally:
             self.release()
 
@@ -355,10 +197,10 @@ cdef class Capture:
             return c_list_item(<PyObject *>arguments, entry.index)
         if entry.kind == CLOSURE:
             return c_list_item(<PyObject *>self.closure, entry.index)
-        found = field(self.tensor_of(entry.index, arguments), at_grad)
+        found = field(self.tensor_of(entry.index, arguments), at.grad)
         return found if found != <PyObject *>None and is_tensor(found) else NULL
 
-    cdef object run(self, list arguments):
+    cdef object run_now(self, list arguments):
         cdef Entry *entry
         cdef PyObject *tensor
         cdef PyObject *grad
@@ -383,7 +225,7 @@ cdef class Capture:
                     entry = &self.entries[i]
                     tensor = self.tensor_of(i, arguments)
                     if entry.gradient:
-                        grad = field(tensor, at_grad)
+                        grad = field(tensor, at.grad)
                         if (grad == <PyObject *>None) != (entry.gradient == 1):
                             return MISS
                     if entry.slot < 0:
@@ -468,7 +310,7 @@ cdef class Capture:
         cdef int j
         if self.output_grads[i] >= 0:
             tensor = self.tensor_of(self.output_grads[i], arguments)
-            in_place = field(tensor, at_grad)
+            in_place = field(tensor, at.grad)
             for j in range(self.n_entries):
                 if self.entries[j].slot >= 0 and self.entries[j].kind == GRADIENT:
                     if self.tensor_of(j, arguments) == in_place:
@@ -477,9 +319,9 @@ cdef class Capture:
             tensor = c_list_item(<PyObject *>pool, k)
             if c_refcount(tensor) != (2 if tensor == in_place else 1):
                 continue
-            if field(tensor, at_rg) != c_false:
+            if field(tensor, at.rg) != c_false:
                 continue
-            if field(tensor, at_grad) != <PyObject *>None:
+            if field(tensor, at.grad) != <PyObject *>None:
                 continue
             if look(tensor, True, &memory) == READY:
                 return <object>tensor
@@ -492,7 +334,7 @@ cdef class Capture:
 
     cdef int set_grad(self, Grad *grad, list arguments, list outputs) except -1:
         cdef PyObject *tensor = self.tensor_of(grad.entry, arguments)
-        cdef PyObject **place = <PyObject **>(<char *>tensor + at_grad)
+        cdef PyObject **place = <PyObject **>(<char *>tensor + at.grad)
         cdef PyObject *old = place[0]
         cdef PyObject *new
         if grad.output >= 0:
@@ -509,7 +351,6 @@ cdef class Capture:
         return 0
 
     cdef bint fits(self, tuple args) except -1:
-        """Whether these are plain tensors such as the function was recorded with."""
         cdef Py_ssize_t i, k
         cdef PyObject *tensor
         cdef CNode *n
@@ -522,13 +363,11 @@ cdef class Capture:
             for k in range(i):
                 if args[k] is args[i]:
                     return False
-            n = glance(field(tensor, at_uop))
-            dtype, shape, leaf = <tuple>self.signature[i]
-            if <object>field(tensor, at_leaf) is not leaf:
+            n = glance(field(tensor, at.uop))
+            number, shape, leaf = <tuple>self.signature[i]
+            if n.dtype != <int>number or <object>field(tensor, at.leaf) is not leaf:
                 return False
             if n.shape != <PyObject *>shape and <object>n.shape != shape:
-                return False
-            if (<object>n.self).dtype is not dtype:
                 return False
         return True
 
@@ -539,23 +378,3 @@ cdef void *rows(Py_ssize_t count, size_t size) except NULL:
     if array == NULL:
         raise MemoryError()
     return array
-
-
-# ---- calls ---------------------------------------------------------------------------------------
-
-
-cdef class Dispatcher:
-    """A function that replays its latest capture where it fits; see the stub."""
-
-    cdef public Capture latest
-    cdef public object __wrapped__
-    cdef dict __dict__
-    cdef object __weakref__
-
-    def __call__(self, *args, **kwargs):
-        cdef Capture latest = self.latest
-        if latest is not None and not kwargs and latest.fits(args) and modes() == latest.mode:
-            result = latest.checked(NULL, list(args))
-            if result is not MISS and result is not PLAIN:
-                return result
-        return self.call(args, kwargs)

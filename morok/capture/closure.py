@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dis import get_instructions
 from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
+from morok._core import Dispatcher
 from morok.capture.structure import attributes, has_attributes
 from morok.tensor import Tensor
+
+_ENTERED = (dict, list, tuple, set, frozenset, deque, MethodType, partial, Dispatcher)
 
 
 class Edge(NamedTuple):
@@ -96,7 +100,9 @@ def _name(edge: Edge, here: Any, arrival: dict[int, Edge | None], source: dict[i
 def _enterable(value: Any) -> bool:
     if isinstance(value, FunctionType):
         return not value.__module__.startswith("morok.")
-    if isinstance(value, (dict, list, tuple, set, frozenset, deque, MethodType, partial)):
+    if isinstance(
+        value, (dict, list, tuple, set, frozenset, deque, MethodType, partial, Dispatcher)
+    ):
         return True
     return has_attributes(value)
 
@@ -104,6 +110,8 @@ def _enterable(value: Any) -> bool:
 def _steps(here: Any) -> Iterator[Edge]:
     if isinstance(here, FunctionType):
         yield from _of_function(here)
+    elif isinstance(here, Dispatcher):
+        yield Edge("fixed", here, "__wrapped__", here.__wrapped__, "")
     elif isinstance(here, MethodType):
         yield Edge("fixed", here, "self", here.__self__, "self")
         yield Edge("fixed", here, "func", here.__func__, "")
@@ -149,7 +157,10 @@ def _contents(cell: CellType) -> Any:
 
 
 def _named(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
+    """The globals that code, and code nested in it, loads."""
+    for instruction in get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield instruction.argval
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _named(constant)

@@ -9,10 +9,10 @@ from types import MethodType
 from typing import Any, ParamSpec, TypeVar, overload
 
 from morok import config, engine
-from morok._core import EDGE_KINDS, MISS, PLAIN, Capture, Dispatcher, configure
+from morok._core import EDGE_KINDS, MISS, PLAIN, Capture, Dispatcher, Flat, configure
 from morok.capture.check import checked
 from morok.capture.merge import Merged, merge
-from morok.capture.structure import Flat, flatten
+from morok.capture.structure import flatten
 from morok.capture.trace import Label, Trace, Tracer, place_of
 from morok.dtype import DType
 from morok.engine import base_of, buffers
@@ -28,14 +28,7 @@ _CAPTURES = 4  # recordings for one structure: other tensors in the closure, gra
 _TRIES = 6  # calls that may differ in a row
 
 
-def _modes() -> object:
-    """What a call means besides its arguments, compared by identity first. None: never replayed."""
-    if engine.recording() is not None:
-        return None
-    return is_grad_enabled(), config.get(), engine.watched()
-
-
-configure(Tensor, buffers.buffer_of, _modes, int(Ops.RESHAPE), int(Ops.BUFFER))
+configure(Tensor, buffers.buffer_of, int(Ops.RESHAPE), int(Ops.BUFFER))
 
 
 class _Site:
@@ -113,8 +106,9 @@ class Jit(Dispatcher):
                 plain = True
                 break
             if result is not MISS:
-                if not hidden and not settings.jit_check:
-                    capture.mode = _modes()
+                if not hidden and not settings.jit_check and not engine.watched():
+                    capture.settings = settings
+                    capture.key = flat.key
                     self.latest = capture
                 return result
         return self._record(args, kwargs, flat, site, plain)
@@ -190,8 +184,8 @@ def capture_of(trace: Trace, before: Trace) -> Capture:
         outputs=[(merged.made[i], trace.made[i].dtype, trace.made[i].shape) for i in kept],
         grads=grads,
         number_slots=[slot for slot, _, _ in draws],
-        mode=None,
-        signature=tuple(trace.signature),
+        grad_mode=is_grad_enabled(),
+        signature=tuple((dtype.id, *rest) for dtype, *rest in trace.signature),
         places=tuple(trace.places),
         plain_arguments=trace.plain_arguments,
         make=_fresh,

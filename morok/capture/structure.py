@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from morok import config, engine
+from morok._core import Dispatcher, Flat, dispatch_by, enter_attributes
 from morok.dtype import DType
-from morok.tensor import Tensor
+from morok.tensor import Tensor, grad_mode
 
 
 class Same:
@@ -36,8 +38,7 @@ class Same:
         return f"<{type(self.value).__name__} at {id(self.value):#x}>"
 
 
-PLAIN = (type(None), bool, int, str, bytes)
-OPAQUE = (type, ModuleType, FunctionType, MethodType, DType, Enum)
+OPAQUE = (type, ModuleType, FunctionType, MethodType, DType, Enum, Dispatcher)
 
 
 def attributes(value: Any) -> Iterator[tuple[str, Any]]:
@@ -60,68 +61,26 @@ def has_attributes(value: Any) -> bool:
     return hasattr(value, "__dict__") or any("__slots__" in c.__dict__ for c in cls.__mro__)
 
 
-class Flat:
-    """What `flatten` found: `tensors` in order, `key`, and `opaque` objects that were not entered.
-
-    With `named`, `names` says where each tensor stands.
-    """
-
-    def __init__(self, named: bool = False) -> None:
-        self.key: list[Any] = []
-        self.tensors: list[Tensor] = []
-        self.opaque: list[Any] = []
-        self.names: list[str] = []
-        self._named = named
-        self._seen: dict[int, int] = {}
-
-    def add(self, value: Any, name: str = "") -> None:
-        """Take `value`, called `name`, apart."""
-        key = self.key
-        cls = type(value)
-        if isinstance(value, Tensor):
-            if not self._again(value):
-                key.append(value.dtype)
-                key.append(value.shape)
-                key.append(value._leaf)
-                self.tensors.append(value)
-                if self._named:
-                    self.names.append(name)
-        elif cls in PLAIN:
+def _describe(flat: Flat, value: Any, name: str | None) -> None:
+    """Take apart what the core does not know."""
+    cls, key = type(value), flat.key
+    if isinstance(value, (np.ndarray, np.generic)):
+        key += (cls, str(value.dtype), value.shape, value.tobytes())
+    elif has_attributes(value):
+        if not any(c.__dict__.get("__slots__") for c in cls.__mro__):
+            enter_attributes(cls)
+        if not flat.again(value):
             key.append(cls)
-            key.append(value)
-        elif cls is float:  # told apart by bits: -0.0 is not 0.0, and a NaN equals itself
-            key.append(value.hex())
-        elif isinstance(value, (list, tuple)):
-            key.append(cls)
-            key.append(len(value))
-            for i, each in enumerate(value):
-                self.add(each, f"{name}[{i}]" if self._named else "")
-        elif isinstance(value, dict):
-            key.append(cls)
-            key.append(len(value))
-            for k, each in value.items():
-                self.add(k)
-                self.add(each, f"{name}[{k!r}]" if self._named else "")
-        elif isinstance(value, (np.ndarray, np.generic)):
-            key += (cls, str(value.dtype), value.shape, value.tobytes())
-        elif has_attributes(value):
-            if not self._again(value):
-                key.append(cls)
-                for attribute, each in attributes(value):
-                    key.append(attribute)
-                    self.add(each, f"{name}.{attribute}" if self._named else "")
-                key.append(None)  # the end, which no attribute is called
-        else:
-            key.append(Same(value))
-            self.opaque.append(value)
+            for attribute, each in attributes(value):
+                key.append(attribute)
+                flat.add(each, name and f"{name}.{attribute}")
+            key.append(None)  # the end, which no attribute is called
+    else:
+        key.append(Same(value))
+        flat.opaque.append(value)
 
-    def _again(self, value: Any) -> bool:
-        number = self._seen.get(id(value))
-        if number is None:
-            self._seen[id(value)] = len(self._seen)
-            return False
-        self.key.append(("again", number))
-        return True
+
+dispatch_by(_describe, grad_mode, engine.thread_record, config.get, engine.watchers)
 
 
 def flatten(*values: Any) -> Flat:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from morok import engine
+from morok._core import Flat
 from morok.capture.closure import Reached, reach
-from morok.capture.structure import Flat, Rebuild, flatten, names_of, rebuilder
+from morok.capture.structure import Rebuild, flatten, names_of, rebuilder
 from morok.dtype import DType
 from morok.engine import Copy, Draw, Planned, Record, Run, Seed, base_of, buffers
 from morok.errors import JitError

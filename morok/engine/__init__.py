@@ -14,8 +14,18 @@ from morok.engine.compile import (
 from morok.engine.normal import Normal, Window, arguments, normalise, sink_of
 from morok.engine.plans import Row, build_plan
 from morok.engine.realize import realize
-from morok.engine.record import Copy, Draw, Record, Run, Seed, duplicate, record_into, recording
-from morok.engine.report import report_kernels, report_schedule, watch_kernels, watched
+from morok.engine.record import (
+    Copy,
+    Draw,
+    Record,
+    Run,
+    Seed,
+    duplicate,
+    record_into,
+    recording,
+    thread_record,
+)
+from morok.engine.report import report_kernels, report_schedule, watch_kernels, watched, watchers
 from morok.engine.schedule import Planned, clear_plans, plan
 
 __all__ = [
@@ -52,6 +62,8 @@ __all__ = [
     "run_kernel",
     "sink_of",
     "stats",
+    "thread_record",
     "watch_kernels",
     "watched",
+    "watchers",
 ]

@@ -118,25 +118,27 @@ class Record:
 
 
 class _Local(threading.local):
+    """What the thread writes its executions down in."""
+
     record: Record | None = None
 
 
-_local = _Local()
+thread_record = _Local()
 
 
 def recording() -> Record | None:
     """What this thread writes its executions down in, None while it does not."""
-    return _local.record
+    return thread_record.record
 
 
 @contextmanager
 def record_into(record: Record) -> Iterator[Record]:
     """Write down in `record` what this thread executes in the block."""
-    before, _local.record = _local.record, record
+    before, thread_record.record = thread_record.record, record
     try:
         yield record
     finally:
-        _local.record = before
+        thread_record.record = before
 
 
 def duplicate(node: UOp) -> UOp:

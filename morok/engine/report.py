@@ -11,22 +11,22 @@ from morok.engine.schedule import Planned
 from morok.runtime import kernel_line, profiling, record_kernels
 
 Watcher = Callable[[Planned, Sequence[int]], None]
-_watchers: list[Watcher] = []
+watchers: list[Watcher] = []
 
 
 @contextmanager
 def watch_kernels(watcher: Watcher) -> Iterator[None]:
     """Inside the block, `watcher(planned, nanoseconds of each kernel)` after every run."""
-    _watchers.append(watcher)
+    watchers.append(watcher)
     try:
         yield
     finally:
-        _watchers.remove(watcher)
+        watchers.remove(watcher)
 
 
 def watched() -> bool:
     """Whether anybody wants to know how long kernels take."""
-    return bool(_watchers) or profiling() or config.get().debug > 0
+    return bool(watchers) or profiling() or config.get().debug > 0
 
 
 def report_schedule(planned: Planned) -> None:
@@ -47,7 +47,7 @@ def report_schedule(planned: Planned) -> None:
 def report_kernels(planned: Planned, began: int, durations: Sequence[int], total_ns: int) -> None:
     """MOROK_DEBUG 1: a line a kernel with GB/s and GFLOP/s; MOROK_PROFILE: spans of the trace;
     watchers."""
-    for watcher in list(_watchers):
+    for watcher in list(watchers):
         watcher(planned, durations)
     if profiling():
         record_kernels([k.name for k in planned.kernels], began, durations)

@@ -1,7 +1,7 @@
 """Tensor: lazy arrays with gradients, the face users see."""
 
 from morok.tensor import memory, nodes, versions
-from morok.tensor.base import all_tensors, enable_grad, fail, is_grad_enabled, no_grad
+from morok.tensor.base import all_tensors, enable_grad, fail, grad_mode, is_grad_enabled, no_grad
 from morok.tensor.core import Tensor
 from morok.tensor.random import generator, initial_seed, manual_seed
 
@@ -11,6 +11,7 @@ __all__ = [
     "enable_grad",
     "fail",
     "generator",
+    "grad_mode",
     "initial_seed",
     "is_grad_enabled",
     "manual_seed",

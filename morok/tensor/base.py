@@ -68,7 +68,7 @@ class Base:
     def _wrap(cls, uop: UOp, requires_grad: bool = False) -> Self:
         """A tensor around a graph. Without gradient mode nothing flows back through it."""
         self = cls.__new__(cls)
-        if requires_grad and not _mode.enabled:
+        if requires_grad and not grad_mode.enabled:
             uop = UOp(Ops.DETACH, uop.dtype, (uop,))
             requires_grad = False
         self._adopt(uop, requires_grad)
@@ -213,12 +213,12 @@ class _Mode(threading.local):
     enabled = True
 
 
-_mode = _Mode()
+grad_mode = _Mode()
 
 
 def is_grad_enabled() -> bool:
     """Whether results of this thread's operations take part in gradients."""
-    return _mode.enabled
+    return grad_mode.enabled
 
 
 class _GradMode(ContextDecorator):
@@ -234,12 +234,12 @@ class _GradMode(ContextDecorator):
         return type(self)()
 
     def __enter__(self) -> Self:
-        self._before.append(_mode.enabled)
-        _mode.enabled = self._wanted
+        self._before.append(grad_mode.enabled)
+        grad_mode.enabled = self._wanted
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _mode.enabled = self._before.pop()
+        grad_mode.enabled = self._before.pop()
 
 
 class no_grad(_GradMode):  # noqa: N801 - PyTorch's name

@@ -1,0 +1,8 @@
+"""Tensors as the core sees them."""
+
+from collections.abc import Callable
+from typing import Any
+
+def configure(cls: type, buffer_of: Callable[[Any], Any], reshape: int, buffer: int) -> None:
+    """Make `cls` the class of tensors and `buffer_of(BUFFER)` what finds memory; the numbers of two
+    ops."""
