@@ -6,6 +6,7 @@ import sys
 from importlib import import_module
 
 COMMANDS = {
+    "bestiary": ("morok.tools.bestiary", "the page of all ops, generated from the op table"),
     "doctor": ("morok.tools.doctor", "what this machine has, what is missing, how to mend it"),
 }
 """Command -> module with a `main(arguments) -> exit status`, and its one line of help."""
