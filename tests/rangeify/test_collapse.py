@@ -16,7 +16,7 @@ from morok.rangeify import run_kernel_split_pipeline
 
 
 def _kernels(t: Tensor) -> list[UOp]:
-    normal, _ = normalise(sink_of([t.uop]))
+    normal = normalise(sink_of([t.uop])).graph
     return [call.src[0] for call in run_kernel_split_pipeline(normal).calls]
 
 
