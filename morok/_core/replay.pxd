@@ -12,6 +12,8 @@ cdef struct Entry:
     int slot  # in the plan, -1 if the plan does not use it
     bint written  # the plan overwrites it
     int gradient  # what must stand in `grad`: 0 anything, 1 None, 2 a tensor
+    PyObject *leaf  # whether it must be a leaf: True or False, immortal enough
+    bint kept  # the old value is needed: what it lies in is not written anew
 
 
 cdef struct Way:
@@ -58,6 +60,8 @@ cdef class Capture:
     cdef readonly unsigned long replays  # how often it ran
     cdef tuple signature  # (dtype, shape, leaf) of each argument
     cdef tuple places  # for each argument, the closure tensor it is, or -1
+    cdef bint wants_entries  # the tensors that went in are needed at the end
+    cdef dict gradients  # for an entry of kind GRADIENT, its (dtype number, shape)
     cdef list closure  # tensors
     cdef list edges  # (kind, holder, key, value), for their references
     cdef list constants  # (slot, Buffer)
@@ -79,6 +83,6 @@ cdef class Capture:
     cdef bint holds(self, list arguments) except -1
     cdef PyObject *tensor_of(self, int i, list arguments) noexcept
     cdef object output(self, int i, list arguments)
-    cdef int set_grad(self, Grad *grad, list arguments, list outputs) except -1
+    cdef bint has_form(self, int i, PyObject *tensor) except -1
     # whether these are plain tensors such as the function was recorded with
     cdef bint fits(self, tuple args) except -1

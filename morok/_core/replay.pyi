@@ -17,9 +17,11 @@ EDGE_KINDS: Final[dict[str, int]]
 class Capture:
     """A recorded function as one plan.
 
-    entries    (kind, index, slot or -1, written, gradient): tensors that go in. Kind 0 is argument
-               `index`, 1 closure tensor `index`, 2 the gradient of entry `index`; the latter come
-               last. `gradient` says what `.grad` must be: 0 anything, 1 None, 2 a tensor
+    entries    (kind, index, slot or -1, written, gradient, leaf, kept, form): tensors that go in.
+               Kind 0 is argument `index`, 1 closure tensor `index`, 2 the gradient of entry
+               `index`; the latter come last. `gradient` says what `.grad` must be: 0 anything, 1
+               None, 2 a tensor; `kept` says that the old value is needed, `form` is (dtype number,
+               shape)
     edges      (kind, holder, key, value): what must still hold, see EDGE_KINDS
     constants  (slot, Buffer)
     parts      (slot, slot it begins in, bytes behind its beginning)
@@ -45,7 +47,7 @@ class Capture:
         plan: ExecutionPlan,
         *,
         n_given: int,
-        entries: list[tuple[int, int, int, bool, int]],
+        entries: list[tuple[int, int, int, bool, int, bool, bool, tuple[int, tuple[int, ...]]]],
         closure: list[Any],
         edges: list[tuple[int, Any, Any, Any]],
         constants: list[tuple[int, Any]],

@@ -33,6 +33,7 @@ cdef extern from "Python.h":
     void c_decref "Py_DECREF"(PyObject *)
     Py_ssize_t c_refcount "Py_REFCNT"(PyObject *)
     PyObject *c_false "Py_False"  # as an object: Cython takes `False` for a number
+    PyObject *c_true "Py_True"
     PyObject *c_list_item "PyList_GET_ITEM"(PyObject *, Py_ssize_t)
     Py_ssize_t c_list_size "PyList_GET_SIZE"(PyObject *)
     PyObject *c_cell_get "PyCell_GET"(PyObject *)
@@ -95,11 +96,23 @@ cdef class Capture:
         self.acquire, self.release = lock.acquire, lock.release
         self.rebuild = rebuild
         self.single = single
+        self.wants_entries = single < 0 or any([output < -1 for _, output in grads])
         self.n_arguments = <int>len(signature)
         self.entries = <Entry *>rows(len(entries), sizeof(Entry))
-        for i, (kind, index, slot, written, gradient) in enumerate(entries):
-            self.entries[i] = Entry(kind, index, slot, written, gradient)
+        self.gradients = {}
+        for i, (kind, index, slot, written, gradient, leaf, kept, form) in enumerate(entries):
+            self.entries[i].kind = kind
+            self.entries[i].index = index
+            self.entries[i].slot = slot
+            self.entries[i].written = written
+            self.entries[i].gradient = gradient
+            self.entries[i].leaf = c_false
+            if leaf:
+                self.entries[i].leaf = c_true
+            self.entries[i].kept = kept
             self.writes = self.writes or written
+            if kind == GRADIENT:
+                self.gradients[i] = form
         self.n_entries = <int>len(entries)
         self.ways = <Way *>rows(len(edges), sizeof(Way))
         for i, (kind, holder, key, value) in enumerate(edges):
@@ -228,12 +241,15 @@ cdef class Capture:
                         grad = field(tensor, at.grad)
                         if (grad == <PyObject *>None) != (entry.gradient == 1):
                             return MISS
+                    if tensor != NULL and field(tensor, at.leaf) != entry.leaf:
+                        return MISS
                     if entry.slot < 0:
                         continue
-                    if tensor == NULL:
+                    if tensor == NULL or not self.has_form(i, tensor):
                         return MISS
                     state = look(tensor, entry.written, &memory)
                     if state == READY:
+                        c_incref(memory)
                         memories[entry.slot] = memory
                     elif state == WAITING:
                         if waiting is None:
@@ -249,6 +265,7 @@ cdef class Capture:
                     break
                 if again:
                     return PLAIN  # somebody holds on to it in a way we do not know
+                drop(memories, self.n_given)
                 self.prepare(waiting or [], observed or [])
                 again = True
             for i in range(self.n_outputs):
@@ -257,8 +274,10 @@ cdef class Capture:
                     continue
                 if look(<PyObject *>outputs[i], False, &memory) != READY:
                     raise InvalidGraphError("a fresh tensor has no memory", stage="replay")
+                c_incref(memory)
                 memories[self.output_slots[i]] = memory
             for slot, constant in self.constants:
+                c_incref(<PyObject *>constant)
                 memories[<int>slot] = <PyObject *>constant
             lease = self.plan.acquire()
             if self.n_numbers:
@@ -268,7 +287,6 @@ cdef class Capture:
                     lease.slots[self.number_slots[i]] = &drawn[i]
             for i in range(self.n_given):
                 if memories[i] != NULL:
-                    c_incref(memories[i])
                     lease.slots[i] = (<Buffer>memories[i]).data
             for i in range(self.n_parts):
                 lease.slots[self.parts[i].slot] = (
@@ -279,10 +297,8 @@ cdef class Capture:
                     self.plan.execute(lease)
             else:
                 began, durations = self.plan.execute_timed(lease)
-            for i in range(self.n_given):
-                if memories[i] != NULL:
-                    c_decref(memories[i])
         finally:
+            drop(memories, self.n_given)
             free(memories)
             free(drawn)
             if lease != NULL:
@@ -290,12 +306,18 @@ cdef class Capture:
         self.replays += 1
         if self.report is not None:
             self.report(began, durations)
-        if self.single < 0:
+        if self.wants_entries:
             for i in range(self.n_entries):
                 tensor = self.tensor_of(i, arguments)
                 tensors.append(None if tensor == NULL else <object>tensor)
         for i in range(self.n_grads):
-            self.set_grad(&self.grads[i], arguments, outputs)
+            tensor = self.tensor_of(self.grads[i].entry, arguments)
+            if self.grads[i].output >= 0:
+                set_grad(tensor, outputs[self.grads[i].output])
+            elif self.grads[i].output == -1:
+                set_grad(tensor, None)
+            else:
+                set_grad(tensor, tensors[-2 - self.grads[i].output])
         if self.single >= 0:
             return outputs[self.single]
         return self.rebuild(outputs, tensors)
@@ -306,25 +328,22 @@ cdef class Capture:
         cdef PyObject *tensor
         cdef PyObject *in_place = NULL
         cdef PyObject *memory = NULL
-        cdef Py_ssize_t k
         cdef int j
         if self.output_grads[i] >= 0:
             tensor = self.tensor_of(self.output_grads[i], arguments)
             in_place = field(tensor, at.grad)
             for j in range(self.n_entries):
-                if self.entries[j].slot >= 0 and self.entries[j].kind == GRADIENT:
-                    if self.tensor_of(j, arguments) == in_place:
-                        in_place = NULL  # it is read
-        for k in range(c_list_size(<PyObject *>pool)):
-            tensor = c_list_item(<PyObject *>pool, k)
-            if c_refcount(tensor) != (2 if tensor == in_place else 1):
+                if self.entries[j].kept and self.tensor_of(j, arguments) == in_place:
+                    in_place = NULL  # what was accumulated before is still needed
+        for candidate in pool:
+            tensor = <PyObject *>candidate
+            # The pool and `candidate` hold it, and perhaps the place where the result goes.
+            if c_refcount(tensor) != (3 if tensor == in_place else 2):
                 continue
-            if field(tensor, at.rg) != c_false:
-                continue
-            if field(tensor, at.grad) != <PyObject *>None:
+            if field(tensor, at.rg) != c_false or field(tensor, at.grad) != <PyObject *>None:
                 continue
             if look(tensor, True, &memory) == READY:
-                return <object>tensor
+                return candidate
         dtype, shape = self.forms[i]
         made = self.make(dtype, shape)
         pool.append(made)
@@ -332,23 +351,14 @@ cdef class Capture:
             del pool[0]
         return made
 
-    cdef int set_grad(self, Grad *grad, list arguments, list outputs) except -1:
-        cdef PyObject *tensor = self.tensor_of(grad.entry, arguments)
-        cdef PyObject **place = <PyObject **>(<char *>tensor + at.grad)
-        cdef PyObject *old = place[0]
-        cdef PyObject *new
-        if grad.output >= 0:
-            new = c_list_item(<PyObject *>outputs, grad.output)
-        elif grad.output == -1:
-            new = <PyObject *>None
-        else:
-            new = self.tensor_of(-2 - grad.output, arguments)
-        if new == old:
-            return 0
-        c_incref(new)
-        place[0] = new
-        c_decref(old)
-        return 0
+    cdef bint has_form(self, int i, PyObject *tensor) except -1:
+        """Whether a gradient that is read looks as it did; other tensors always do."""
+        cdef CNode *n
+        if self.entries[i].kind != GRADIENT:
+            return True
+        n = glance(field(tensor, at.uop))
+        number, shape = self.gradients[i]
+        return n.dtype == <int>number and <object>n.shape == shape
 
     cdef bint fits(self, tuple args) except -1:
         cdef Py_ssize_t i, k
@@ -370,6 +380,24 @@ cdef class Capture:
             if n.shape != <PyObject *>shape and <object>n.shape != shape:
                 return False
         return True
+
+
+cdef void drop(PyObject **memories, int n) noexcept:
+    """Gives back references to memory."""
+    cdef int i
+    for i in range(n):
+        if memories[i] != NULL:
+            c_decref(memories[i])
+            memories[i] = NULL
+
+
+cdef void set_grad(PyObject *tensor, object new) noexcept:
+    cdef PyObject **place = <PyObject **>(<char *>tensor + at.grad)
+    cdef PyObject *old = place[0]
+    if <PyObject *>new != old:
+        c_incref(<PyObject *>new)
+        place[0] = <PyObject *>new
+        c_decref(old)
 
 
 cdef void *rows(Py_ssize_t count, size_t size) except NULL:

@@ -150,6 +150,8 @@ def capture_of(trace: Trace, before: Trace) -> Capture:
     """What two agreeing calls make of the third."""
     merged = merge(trace)
     number = {label: i for i, label in enumerate(trace.entries)}
+    needed = {*merged.views.values()}
+    needed.update(what[1] for what in (*trace.results, *trace.grads.values()) if what[0] == "entry")
     entries = []
     for label in trace.entries:
         kind = ("argument", "closure", "gradient").index(label[0])
@@ -157,7 +159,11 @@ def capture_of(trace: Trace, before: Trace) -> Capture:
         guard = 0
         if label in trace.gradients and trace.gradients[label] is before.gradients[label]:
             guard = 2 if trace.gradients[label] else 1
-        entries.append((kind, index, merged.entries[label], label in merged.written, guard))
+        slot, (dtype, shape, leaf) = merged.entries[label], trace.forms[label]
+        still = kind == 2 and (slot >= 0 or label in needed)
+        form = (dtype.id, shape)
+        written = label in merged.written
+        entries.append((kind, index, slot, written, guard, leaf, still, form))
     kept = [i for i in range(len(trace.made)) if i not in merged.views]
     output = {i: n for n, i in enumerate(kept)}
     grads = []

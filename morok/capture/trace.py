@@ -84,6 +84,7 @@ class Trace:
     numbers: list[tuple[str, int]]  # ("seed", s) and ("draw", count) in order
     constants: list[Constant]
     sizes: dict[Label, int]  # bytes of the tensors that go in
+    forms: dict[Label, tuple[DType, tuple[int, ...], bool]]  # their (dtype, shape, leaf)
     finals: dict[Label, Label]  # where the values of tensors that were moved stand at the end
     made: list[Made]
     grads: dict[Label, Any]  # `.grad` at the end: "none", "same", ("made", i) or ("entry", label)
@@ -156,6 +157,7 @@ class Tracer:
             elif grad is not None:
                 known.add(id(grad))
                 self.tensors["gradient", label] = grad
+        self.forms = {label: (t.dtype, t.shape, t._leaf) for label, t in self.tensors.items()}
         self.label_of = {id(t): label for label, t in self.tensors.items()}
 
     def run(self) -> tuple[Any, Trace]:
@@ -225,6 +227,7 @@ class Tracer:
             steps=steps,
             numbers=numbers,
             constants=labels.constants(),
+            forms=self.forms,
             sizes={label: m.nbytes for label, m in start.items()},
             finals=finals,
             made=made,
@@ -251,6 +254,9 @@ class Tracer:
             for i, (a, b) in enumerate(zip(before, after, strict=True)):
                 if a is not b:
                     self._refuse(self._names()[i])
+        for label, (_, _, leaf) in self.forms.items():
+            if self.tensors[label]._leaf is not leaf:
+                return "it changes which tensors require gradients, which a replay would not"
         if flat.key != self.flat.key:
             return "it changes Python values of its arguments, which a replay would not"
         return ""
