@@ -129,7 +129,7 @@ class Jit(Dispatcher):
             )
         tracer = Tracer(self.__wrapped__, args, kwargs, flat)
         result, trace = tracer.run()
-        if plain or trace.lent:
+        if plain or trace is None or trace.lent:
             return result
         site.tries += 1
         last, site.last = site.last, trace

@@ -8,6 +8,8 @@ then a third one would do the same, on other arguments.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +26,17 @@ from morok.runtime import Buffer
 from morok.tensor import Tensor, memory, versions
 
 Label = tuple[Any, ...]
+
+_tracing = threading.RLock()
+"""Held while a call is recorded: two at once would give tensors each other's names."""
+
+
+def _free_in_child() -> None:
+    global _tracing
+    _tracing = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_free_in_child)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +173,26 @@ class Tracer:
         self.forms = {label: (t.dtype, t.shape, t._leaf) for label, t in self.tensors.items()}
         self.label_of = {id(t): label for label, t in self.tensors.items()}
 
-    def run(self) -> tuple[Any, Trace]:
-        """The result, and what happened. JitError where no replay could do the same."""
+    def run(self) -> tuple[Any, Trace | None]:
+        """The result, and what happened; None while another thread is being recorded. JitError
+        where no replay could do the same."""
+        lock = _tracing
+        if not lock.acquire(blocking=False):
+            return self._run_plainly(), None
+        try:
+            return self._run()
+        finally:
+            lock.release()
+
+    def _run_plainly(self) -> Any:
+        result = self.function(*self.args, **self.kwargs)
+        for t in flatten(result).tensors:
+            if id(t) not in self.label_of:
+                memory.realize([t])
+                versions.make_constant(t)
+        return result
+
+    def _run(self) -> tuple[Any, Trace]:
         tensors = list(self.tensors.values())
         memory.realize(tensors)
         versions.compute_readers(tensors)
