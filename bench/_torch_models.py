@@ -108,9 +108,15 @@ class ResNet(nn.Module):
     blocks: tuple[int, ...] = ()
 
     def __init__(
-        self, width: int = 64, side: int = 64, classes: int = 1000, batch: int = 16
+        self,
+        width: int = 64,
+        side: int = 64,
+        classes: int = 1000,
+        batch: int = 16,
+        blocks: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__()
+        self.blocks = blocks or self.blocks
         self.conv1 = nn.Conv2d(3, width, 7, 2, 3, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
         inputs = width

@@ -137,11 +137,17 @@ class ResNet:
 
     block: type[BasicBlock] | type[Bottleneck] = BasicBlock
     blocks: tuple[int, ...] = ()
-    small: ClassVar = {"width": 4, "side": 64, "classes": 5, "batch": 8}
+    small: ClassVar = {"width": 4, "side": 32, "classes": 5, "batch": 8, "blocks": (1, 1)}
 
     def __init__(
-        self, width: int = 64, side: int = 64, classes: int = 1000, batch: int = 16
+        self,
+        width: int = 64,
+        side: int = 64,
+        classes: int = 1000,
+        batch: int = 16,
+        blocks: tuple[int, ...] | None = None,
     ) -> None:
+        self.blocks = blocks or self.blocks
         self.side, self.classes, self.batch = side, classes, batch
         self.conv1 = mk.nn.Conv2d(3, width, 7, 2, 3, bias=False)
         self.bn1 = mk.nn.BatchNorm2d(width)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from morok.dtype import DType, dtypes
+from morok.dtype import DType, default_float, dtypes
 from morok.errors import ShapeError
 from morok.tensor import Tensor, effects, no_grad
 
@@ -182,7 +182,7 @@ class InstanceNorm:
 
 def _kept(start: np.ndarray, dtype: DType | None) -> Tensor:
     """A tensor in memory of its own: its first change has the form of all others."""
-    return Tensor(start.astype(np.float32), dtype=dtype)
+    return Tensor(start, dtype=dtype or default_float())
 
 
 def _row(shape: int | Sequence[int]) -> tuple[int, ...]:
