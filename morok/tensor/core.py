@@ -15,6 +15,7 @@ from morok.ir import UOp
 from morok.tensor import memory, nodes
 from morok.tensor.autograd import Autograd
 from morok.tensor.base import Base, fail, is_grad_enabled, make_leaf, remark, unique_leaf, watch
+from morok.tensor.prepared import Prepared
 from morok.tensor.provenance import stamp
 
 _KINDS = {"b": 0, "u": 1, "i": 1, "f": 2}
@@ -81,6 +82,11 @@ class Tensor(Autograd):
         """Compute this tensor (`Tensor.realize(a, b, …)`: all of them in one schedule)."""
         memory.realize((self, *others))
         return self
+
+    def prepare(self, *others: Tensor) -> Prepared[Tensor]:
+        """This tensor's computation (and that of others, in one schedule), compiled once, to be run
+        many times: see `Prepared`. Nothing is run."""
+        return Prepared([self, *others])
 
     def numpy(self) -> npt.NDArray[Any]:
         """The contents as a read-only array on the memory itself; it never changes afterwards.
