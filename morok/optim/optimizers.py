@@ -85,6 +85,13 @@ class Age:
         made.powers = [None if power is None else power.clone() for power in self.powers]
         return made
 
+    def rebase(self, bases: tuple[float | None, ...]) -> None:
+        """Powers of other numbers to the same."""
+        if bases != self.bases:
+            steps = self.step.cast(dtypes.float64)
+            self.powers = [None if base is None else base**steps for base in bases]
+            self.bases = bases
+
     def grow(self) -> None:
         """One step more."""
         self.step.assign(self.step + 1.0)
@@ -206,8 +213,7 @@ class Optimizer(ABC):
             before = self._ages[key]
             if before not in grown:
                 after = before.fork() if before in behind else before
-                if after.bases != self._bases(group):
-                    after = Age(after.step.item(), self._bases(group))
+                after.rebase(self._bases(group))
                 after.grow()
                 grown[before] = after
             self._set_age(key, self.state[key], grown[before])
@@ -305,7 +311,7 @@ class Optimizer(ABC):
                         self._set_age(id(param), state, age)
                     for name, value in values.items():
                         state[name].assign(value)
-            Tensor.realize(*self._tensors(self.params))
+            Tensor.realize(*self.params, *self._tensors(self.params))
 
     def _options(self, own: ParamGroup, given: Mapping[str, Any], place: int) -> dict[str, Any]:
         """The options of a group to take over."""

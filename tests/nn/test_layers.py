@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from morok.errors import ShapeError
+from morok.dtype import dtypes
+from morok.errors import DTypeError, ShapeError
 from morok.nn import Conv2d, Linear
 from morok.nn.state import get_parameters, get_state_dict, load_state_dict
 from morok.tensor import Tensor, manual_seed
@@ -64,9 +65,47 @@ def test_loading_state() -> None:
     load_state_dict(model, {k: v.numpy() for k, v in get_state_dict(other).items()})
     assert model.weight.tolist() == other.weight.tolist()
     assert model.weight.requires_grad
-    with pytest.raises(ShapeError, match="missing"):
-        load_state_dict(model, {"weight": other.weight})
-    with pytest.raises(ShapeError, match=r"weight has shape \(2, 3\) in the model and \(2, 2\)"):
-        load_state_dict(model, {"weight": Tensor.ones(2, 2), "bias": Tensor.ones(2)})
     load_state_dict(model, {"bias": Tensor.ones(2), "extra": Tensor.ones(1)}, strict=False)
     assert model.bias.tolist() == [1, 1]
+    # Another precision is cast, and what was loaded is a copy.
+    wide = {"weight": np.ones((2, 3)), "bias": np.zeros(2, np.float16)}
+    load_state_dict(model, wide)
+    wide["weight"][:] = 7
+    assert model.weight.dtype is dtypes.float32
+    assert model.weight.tolist() == [[1, 1, 1]] * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        ({"weight": None}, ShapeError, r"missing \['weight'\]"),
+        ({"extra": np.ones(2)}, ShapeError, r"not in the model \['extra'\]"),
+        ({"bias": np.ones(3)}, ShapeError, r"bias has shape \(2,\) in the model and \(3,\)"),
+        ({"bias": np.ones(2, np.int32)}, DTypeError, "bias is Float32 in the model and Int32"),
+        ({"bias": np.ones(2, bool)}, DTypeError, "bias is Float32 in the model and Bool"),
+        ({"bias": "text"}, DTypeError, "bias: no tensor can be made of str"),
+        ({"bias": object()}, DTypeError, "bias: no tensor can be made of object"),
+    ],
+)
+def test_a_state_that_does_not_fit_changes_nothing(change, kind, message: str) -> None:
+    """The weight comes first and would fit."""
+    model = Linear(3, 2)
+    before = [t.numpy().copy() for t in get_state_dict(model).values()]
+    state = {"weight": np.ones((2, 3)), "bias": np.zeros(2)} | change
+    state = {name: value for name, value in state.items() if value is not None}
+    with pytest.raises(kind, match=message):
+        load_state_dict(model, state)
+    for tensor, old in zip(get_state_dict(model).values(), before, strict=True):
+        np.testing.assert_array_equal(tensor.numpy(), old)
+
+
+@pytest.mark.torch
+def test_pytorchs_tensors_are_loaded() -> None:
+    import torch
+
+    model, theirs = Linear(3, 2), torch.nn.Linear(3, 2)
+    load_state_dict(model, theirs.state_dict())
+    assert model.weight.tolist() == theirs.weight.tolist()
+    half = Linear(3, 2, dtype=dtypes.bfloat16)
+    load_state_dict(half, theirs.bfloat16().state_dict())
+    assert half.weight.tolist() == theirs.weight.tolist()
