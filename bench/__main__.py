@@ -17,7 +17,14 @@ import sys
 import bench
 
 OWN_OPTIONS = ("fuzz", "launch")  # their `main` takes the rest of the line
-NO_BENCHMARKS = ("harness", "programs", "fit_polynomials", "check_accuracy")
+NO_BENCHMARKS = (
+    "harness",
+    "programs",
+    "state_machine",
+    "numpy_model",
+    "fit_polynomials",
+    "check_accuracy",
+)
 
 
 def names() -> list[str]:

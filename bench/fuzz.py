@@ -1,15 +1,18 @@
-"""`python -m bench fuzz --seconds N --seed S`: random programs against NumPy, interpreted first,
-compiled second.
+"""`python -m bench fuzz --seconds N --seed S`: in turns, random programs of nodes against NumPy,
+interpreted first, compiled second; and random sessions with tensors against an eager model.
 
-A difference prints the seed and stops with exit code 1; add such seeds to
-`tests/rangeify/test_programs.py`.
+A difference prints the seed and stops with exit code 1. Add seeds of programs to
+`tests/rangeify/test_programs.py`; a session is printed as a short program when it goes wrong:
+that is the test to add, in `tests/model`. `--sessions S` runs the sessions of one seed again.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -85,17 +88,37 @@ def check_compiled(seeds: Sequence[int]) -> dict[int, str]:
     return bad
 
 
+def check_sessions(seed: int) -> str | None:
+    """Sessions with tensors, ten of one seed; hypothesis prints the shortest that goes wrong."""
+    from bench.state_machine import run
+
+    try:
+        run(seed)
+    except Exception as error:  # whatever it is, it is a difference
+        traceback.print_exception(error, limit=-6)
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    return None
+
+
 def main(argv: Sequence[str]) -> int:
-    """Runs until the time is up; 1 if a program went wrong."""
+    """Runs until the time is up; 1 if something went wrong."""
     parser = argparse.ArgumentParser(prog="python -m bench fuzz", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--batch", type=int, default=40, help="programs a compiler run")
+    parser.add_argument("--sessions", type=int, metavar="SEED", help="only these sessions, once")
     options = parser.parse_args(argv)
+    if options.sessions is not None:
+        wrong = check_sessions(options.sessions)
+        print(f"sessions {options.sessions}: {wrong or 'right'}")
+        return 1 if wrong else 0
+    if importlib.util.find_spec("hypothesis") is None:
+        print("no sessions: they need hypothesis (pip install hypothesis)", file=sys.stderr)
     end = time.monotonic() + options.seconds
     seed = options.seed
-    done = 0
-    failures: dict[int, str] = {}
+    programs = sessions = 0
+    failures: dict[str, str] = {}
     while time.monotonic() < end and not failures:
         half = options.batch // 2
         plain = range(seed, seed + options.batch - half)
@@ -103,12 +126,19 @@ def main(argv: Sequence[str]) -> int:
         for s in seeds:
             wrong = check_interpreted(s)
             if wrong is not None:
-                failures[s] = "interpreted: " + wrong
+                failures[f"--seed {s}"] = "interpreted: " + wrong
         if not failures:
-            failures.update({s: "compiled: " + w for s, w in check_compiled(seeds).items()})
+            compiled = check_compiled(seeds)
+            failures.update({f"--seed {s}": "compiled: " + w for s, w in compiled.items()})
+        programs += options.batch
+        if importlib.util.find_spec("hypothesis") is not None and time.monotonic() < end:
+            wrong = check_sessions(seed)
+            if wrong is not None:
+                failures[f"--sessions {seed}"] = wrong
+            sessions += 10
         seed += options.batch
-        done += options.batch
-    for s, wrong in failures.items():
-        print(f"seed {s}: {wrong}", file=sys.stderr)
-    print(f"fuzz: {done} programs from seed {options.seed}, {len(failures)} failed")
+    for option, wrong in failures.items():
+        print(f"python -m bench fuzz {option}: {wrong}", file=sys.stderr)
+    done = f"{programs} programs and {sessions} sessions from seed {options.seed}"
+    print(f"fuzz: {done}, {len(failures)} failed")
     return 1 if failures else 0

@@ -2,7 +2,8 @@
 
 A model tensor owns one NumPy array, and every operation makes a new one at once: there are no
 views, no pending writes and no shared memory, so program order is plain to see. Ints wrap in their
-own width, sums of narrow ints are 32 bits wide.
+own width, sums of narrow ints are 32 bits wide. Only what was lent is a view of somebody else's
+array, as `Tensor.from_numpy` promises.
 """
 
 from __future__ import annotations
@@ -85,6 +86,20 @@ class ModelTensor:
     def matmul(self, other: ModelTensor) -> ModelTensor:
         return ModelTensor(self.array @ other.array)
 
+    def gather(self, dim: int, index: Array) -> ModelTensor:
+        return ModelTensor(np.take_along_axis(self.array, index, dim))
+
+    def scatter(self, dim: int, index: Array, src: ModelTensor, add: bool) -> ModelTensor:
+        """Element after element: the last of several in one place stays, or all are added."""
+        new = self.array.copy()
+        for at in np.ndindex(index.shape):
+            to = (*at[:dim], index[at], *at[dim + 1 :])
+            new[to] = new[to] + src.array[at] if add else src.array[at]
+        return ModelTensor(new)
+
+    def cumsum(self, dim: int) -> ModelTensor:
+        return ModelTensor(np.cumsum(self.array, dim, dtype=self.array.dtype))
+
     def assign(self, value: ModelTensor) -> None:
         """The whole tensor; what was computed from it before does not change."""
         self.array = np.array(np.broadcast_to(value.array, self.shape).astype(self.array.dtype))
@@ -93,3 +108,16 @@ class ModelTensor:
         new = self.array.copy()
         new[index] = value.array
         self.array = new
+
+
+class LentModel(ModelTensor):
+    """A tensor on memory that others have too: it is written itself, and seen by them."""
+
+    def __init__(self, view: Array) -> None:
+        self.array = view
+
+    def assign(self, value: ModelTensor) -> None:
+        self.array[...] = np.array(np.broadcast_to(value.array, self.shape))
+
+    def __setitem__(self, index: Any, value: ModelTensor) -> None:
+        self.array[index] = value.array.copy()
