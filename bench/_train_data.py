@@ -54,7 +54,7 @@ TASKS = {
     "mlp": Task("adam", 1e-3, 128, 8, _images(784)),
     "cnn": Task("adam", 3e-4, 128, 2, _images(1, 28, 28)),
     "gpt": Task("adamw", 3e-4, 8, 1, _text),
-    "resnet18": Task("sgd", 0.05, 16, 1, _images(3, 64, 64)),
+    "resnet18": Task("sgd", 0.003, 16, 1, _images(3, 64, 64)),
 }
 MOMENTUM, DECAY = 0.9, 0.01
 """Of SGD, and of AdamW."""

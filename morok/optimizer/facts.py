@@ -10,7 +10,7 @@ from morok.dtype import DType, dtypes
 from morok.ir import AxisType, Capability, Ops, UOp
 from morok.optimizer.ranges import flat_index, lane_stride, range_end, reads_of, simplify_all
 
-__all__ = ["SHORT_LANE", "Facts"]
+__all__ = ["SHORT_LANE", "Facts", "short_lane"]
 
 _TRANSCENDENTAL = frozenset(
     {Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TAN, Ops.ERF, Ops.POW}
@@ -18,6 +18,12 @@ _TRANSCENDENTAL = frozenset(
 _WIDE_BYTES, _STREAM_BYTES = 64, 32
 SHORT_LANE = 8
 """Iterations below which an axis is no good lane, if another is at hand."""
+
+
+def short_lane(rng: UOp) -> bool:
+    """Few iterations, or a vector's with one or two left over, which take as long as it."""
+    end = range_end(rng)
+    return end < SHORT_LANE or (end < 2 * SHORT_LANE and end % 4 in (1, 2))
 
 
 @dataclass
@@ -73,7 +79,7 @@ class Facts:
                 units = list(node.ended_ranges[-1:])
             elif node.op is Ops.STORE:
                 units = [rng for rng in node.ended_ranges if lane_stride(node.src[0], rng) == 1]
-                if all(range_end(rng) < SHORT_LANE for rng in units):
+                if all(map(short_lane, units)):
                     units = self._summing_lanes(node) or units
             else:
                 continue

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from morok.errors import OptError
 from morok.ir import AxisType, Ops, UOp
-from morok.optimizer.facts import SHORT_LANE, Facts
+from morok.optimizer.facts import SHORT_LANE, Facts, short_lane
 from morok.optimizer.opts import MAX_LOCAL_BYTES, Opt, OptOps, replay
 from morok.optimizer.ranges import lane_stride, range_end, reads_of
 
@@ -25,6 +25,7 @@ __all__ = ["choose_staging", "stage_operand"]
 
 _MIN_ROWS = 16  # fewer do not pay for the copy
 _VECTORS = 2  # per tile
+_NO_LANE = 4  # iterations below which an axis makes no vectors at all
 
 
 def stage_operand(facts: Facts) -> UOp:
@@ -52,16 +53,21 @@ def choose_staging(facts: Facts, node: UOp) -> tuple[Opt, ...]:
     for store in facts.sink.src:
         axes = [rng for rng in store.ended_ranges if rng in node.open_ranges]
         lanes = [rng for rng in axes if lane_stride(store.src[0], rng) == 1]
-        if lanes and all(range_end(rng) < SHORT_LANE for rng in lanes):
+        others: list[UOp] = []
+        hopeless = all(range_end(rng) < _NO_LANE for rng in lanes)
+        if lanes and all(map(short_lane, lanes)) and (hopeless or not _gated(node)):
             others = [rng for rng in axes if rng not in lanes and range_end(rng) >= SHORT_LANE]
             others.sort(key=lambda rng: _product(facts.rows(node, rng)), reverse=True)
-            for lane in others:
-                opts = _staging(facts, node, store, lane)
-                if opts:
-                    return opts
-        elif lanes:
-            return _staging(facts, node, store, lanes[0])
+        for lane in (*others, *lanes[:1]):
+            opts = _staging(facts, node, store, lane)
+            if opts:
+                return opts
     return ()
+
+
+def _gated(node: UOp) -> bool:
+    """Some read is guarded: a question at every element for every row is no inner loop."""
+    return any(read.arg for read in reads_of(node.src[:1])) or node.src[0].has(Ops.WHERE)
 
 
 def _product(axes: Iterable[UOp]) -> int:

@@ -143,12 +143,27 @@ class Rangeify:
         """A movement op costs index arithmetic only, but for padding that asks a question at every
         read."""
         if u.op is not Ops.PAD:
-            return u.op in GroupOp.Movement
+            return u.op in GroupOp.Movement and not self._trims_a_sum(u, uses)
         return all(apply_movement(u, use.index, use.valid)[1] is use.valid for use in uses)
+
+    def _trims_a_sum(self, u: UOp, uses: dict[Use, None]) -> bool:
+        """Is this all that anybody wants of a reduction which gets a buffer? Then only this part
+        is computed (the windows' adjoint without what lies beyond the image)."""
+        if len(uses) == 1 and self.times(next(iter(uses))) <= numel(u):
+            return False
+        below = u
+        while below.op in GroupOp.Movement:
+            below = below.src[0]
+            if len(self.users[below]) > 1 or below.op in (Ops.PAD, Ops.EXPAND):
+                return False
+        trimmed = below.op is Ops.REDUCE_AXIS and numel(below) > numel(u)
+        return trimmed and not self._continues(below)
 
     def _fusible(self, u: UOp, uses: dict[Use, None]) -> bool:
         cost = self.costs[u]
         count = numel(u)
+        if u.op in GroupOp.Movement and u.op is not Ops.PAD:
+            return False  # no view: it trims a sum
         if u.op is Ops.REDUCE_AXIS:
             if len(uses) > 1:
                 return False
