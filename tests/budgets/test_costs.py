@@ -194,3 +194,20 @@ def test_a_step_of_adam_over_six_parameters(rng: np.random.Generator, cost_of: C
             square = 0.999 * square + 0.001 * grads[i].astype(np.float64) ** 2
             value -= 0.01 * (mean / (1 - 0.9**t)) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
         np.testing.assert_allclose(param.numpy(), value, rtol=1e-5, atol=1e-5)
+
+
+def test_of_a_sum_with_a_buffer_only_what_is_wanted_is_computed(
+    rng: np.random.Generator, cost_of: CostOf
+) -> None:
+    """The part of a sum that is cut off by all who read it is not summed: 20 of 32 columns, read
+    twice."""
+    rows, depth = 64, 48
+    x, weight = floats(rng, rows, depth), floats(rng, depth, 32)
+    part = (Tensor(x) @ Tensor(weight))[:, 4:24]
+    y = part.exp().reshape(rows, 20, 1) + part.reshape(rows, 1, 20)
+    cost = cost_of(y.realize)
+    assert cost.flops <= 2 * rows * depth * 20 + 60 * y.numel()
+    assert cost.kernels == 2
+    wanted = (x.astype(np.float64) @ weight)[:, 4:24]
+    wanted = np.exp(wanted)[:, :, None] + wanted[:, None, :]
+    np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-4, atol=1e-4)
