@@ -206,8 +206,7 @@ def test_of_a_sum_with_a_buffer_only_what_is_wanted_is_computed(
     part = (Tensor(x) @ Tensor(weight))[:, 4:24]
     y = part.exp().reshape(rows, 20, 1) + part.reshape(rows, 1, 20)
     cost = cost_of(y.realize)
-    assert cost.flops <= 2 * rows * depth * 20 + 60 * y.numel()
-    assert cost.kernels == 2
+    assert (cost.kernels, cost.flops) == (2, (2 * depth + 1) * rows * 20 + y.numel())
     wanted = (x.astype(np.float64) @ weight)[:, 4:24]
     wanted = np.exp(wanted)[:, :, None] + wanted[:, None, :]
     np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-4, atol=1e-4)

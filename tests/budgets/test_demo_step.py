@@ -50,8 +50,8 @@ def test_kernels_flops_and_bytes(demo_steps: list[Step]) -> None:
 
 KERNELS = 27
 """Of one step. Forward 8: four layers, the pooling, three copies of padded images. Loss of ten
-scores and its gradient 6. Backward 4: the inputs of three layers, the pooling's mask with which of the
-largest in a window is the first. Updates 9: each of the eight parameters with the sum that is
+scores and its gradient 6. Backward 4: the inputs of three layers, the pooling's mask with which of
+the largest in a window is the first. Updates 9: each of the eight parameters with the sum that is
 its gradient, and the two bias corrections."""
 
 # Per kernel, with all caches empty. Raise one only together with the reason why it must cost more;
