@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, TypedDict, Unpack
 
 from morok.dtype import DType, acc_dtype, default_float, dtypes, sum_dtype
 from morok.errors import ShapeError
@@ -21,6 +21,22 @@ from morok.tensor.nodes import Shape
 from morok.tensor.provenance import stamp
 
 Dims = int | Sequence[int] | None
+
+
+class Names(TypedDict, total=False):
+    """NumPy's names of what reductions take."""
+
+    axis: Dims
+    keepdims: bool
+
+
+def _named(dim: Dims, keepdim: bool, names: Names) -> tuple[Dims, bool]:
+    """`dim` and `keepdim`, by whichever names they were given."""
+    unknown = names.keys() - Names.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"a reduction has no argument {sorted(unknown)[0]!r}")
+    axis = names.get("axis")
+    return dim if axis is None else axis, keepdim or names.get("keepdims", False)
 
 
 class Reduce(Casting):
@@ -58,15 +74,10 @@ class Reduce(Casting):
         keepdim: bool = False,
         *,
         dtype: DType | None = None,
-        axis: Dims = None,
-        keepdims: bool = False,
+        **names: Unpack[Names],
     ) -> Self:
         """The sum; of nothing it is 0. `dtype` converts first."""
-        start = self if dtype is None else self.cast(dtype)
-        own = start.dtype
-        dim = dim if axis is None else axis
-        work, result = acc_dtype(own), sum_dtype(own)
-        return start._reduced(ReduceOp.ADD, "sum", dim, keepdim or keepdims, work, result)
+        return self._accumulated(ReduceOp.ADD, "sum", dtype, *_named(dim, keepdim, names))
 
     def prod(
         self,
@@ -74,33 +85,28 @@ class Reduce(Casting):
         keepdim: bool = False,
         *,
         dtype: DType | None = None,
-        axis: Dims = None,
-        keepdims: bool = False,
+        **names: Unpack[Names],
     ) -> Self:
         """The product; of nothing it is 1. `dtype` converts first."""
+        return self._accumulated(ReduceOp.MUL, "prod", dtype, *_named(dim, keepdim, names))
+
+    def _accumulated(
+        self, op: ReduceOp, method: str, dtype: DType | None, dim: Dims, keepdim: bool
+    ) -> Self:
         start = self if dtype is None else self.cast(dtype)
-        own = start.dtype
-        dim = dim if axis is None else axis
-        work, result = acc_dtype(own), sum_dtype(own)
-        return start._reduced(ReduceOp.MUL, "prod", dim, keepdim or keepdims, work, result)
+        work, result = acc_dtype(start.dtype), sum_dtype(start.dtype)
+        return start._reduced(op, method, dim, keepdim, work, result)
 
     def _count(self, method: str, dim: Dims) -> int:
         """How many elements one result is made of."""
         return math.prod(self.shape[axis] for axis in self._axes(method, dim))
 
-    def mean(
-        self,
-        dim: Dims = None,
-        keepdim: bool = False,
-        *,
-        axis: Dims = None,
-        keepdims: bool = False,
-    ) -> Self:
+    def mean(self, dim: Dims = None, keepdim: bool = False, **names: Unpack[Names]) -> Self:
         """The mean, a float; of nothing it is NaN."""
-        dim = dim if axis is None else axis
+        dim, keepdim = _named(dim, keepdim, names)
         own = self.dtype if self.dtype.kind == "f" else default_float()
         work = acc_dtype(own)
-        total = self.cast(work)._reduced(ReduceOp.ADD, "mean", dim, keepdim or keepdims)
+        total = self.cast(work)._reduced(ReduceOp.ADD, "mean", dim, keepdim)
         return (total / self._count("mean", dim)).cast(own)
 
     def _moments(self, dim: Dims, correction: int = 0) -> tuple[Self, Self]:
@@ -122,32 +128,20 @@ class Reduce(Casting):
         return mean, var
 
     def var(
-        self,
-        dim: Dims = None,
-        correction: int = 1,
-        keepdim: bool = False,
-        *,
-        axis: Dims = None,
-        keepdims: bool = False,
+        self, dim: Dims = None, correction: int = 1, keepdim: bool = False, **names: Unpack[Names]
     ) -> Self:
         """The variance: squared distances from the mean over n - correction (NaN for 0 / 0)."""
-        dim = dim if axis is None else axis
+        dim, keepdim = _named(dim, keepdim, names)
         own = self.dtype if self.dtype.kind == "f" else default_float()
         _, out = self.cast(acc_dtype(own))._moments(dim, correction)
-        return (out if keepdim or keepdims else out.reshape(self._left("var", dim))).cast(own)
+        return (out if keepdim else out.reshape(self._left("var", dim))).cast(own)
 
     def std(
-        self,
-        dim: Dims = None,
-        correction: int = 1,
-        keepdim: bool = False,
-        *,
-        axis: Dims = None,
-        keepdims: bool = False,
+        self, dim: Dims = None, correction: int = 1, keepdim: bool = False, **names: Unpack[Names]
     ) -> Self:
         """The square root of the variance; its gradient at 0 is 0, as PyTorch's."""
-        dim = dim if axis is None else axis
-        return self.var(dim, correction, keepdim or keepdims)._root()
+        dim, keepdim = _named(dim, keepdim, names)
+        return self.var(dim, correction, keepdim)._root()
 
     def _root(self) -> Self:
         """The square root, with gradient 0 at 0."""
@@ -155,17 +149,11 @@ class Reduce(Casting):
         return zero.where(0.0, zero.where(1.0, self).sqrt())
 
     def norm(
-        self,
-        p: float = 2,
-        dim: Dims = None,
-        keepdim: bool = False,
-        *,
-        axis: Dims = None,
-        keepdims: bool = False,
+        self, p: float = 2, dim: Dims = None, keepdim: bool = False, **names: Unpack[Names]
     ) -> Self:
         """The p-norm; `math.inf` and `-math.inf` give the extremes, 0 counts what is not zero. The
         gradient of the 2-norm at 0 is 0."""
-        dim, keep = dim if axis is None else axis, keepdim or keepdims
+        dim, keep = _named(dim, keepdim, names)
         start = self._floating()
         # Powers of halves that overflow may have a root that does not.
         return start.cast(acc_dtype(start.dtype))._norm(p, dim, keep).cast(start.dtype)
@@ -185,29 +173,15 @@ class Reduce(Casting):
 
     # extremes ------------------------------------------------------------------------------------
 
-    def max(
-        self,
-        dim: Dims = None,
-        keepdim: bool = False,
-        *,
-        axis: Dims = None,
-        keepdims: bool = False,
-    ) -> Self:
+    def max(self, dim: Dims = None, keepdim: bool = False, **names: Unpack[Names]) -> Self:
         """The largest element, NaN if there is one. Equal largest elements share the gradient."""
-        dim = dim if axis is None else axis
-        return self._reduced(ReduceOp.MAX, "max", dim, keepdim or keepdims)
+        dim, keepdim = _named(dim, keepdim, names)
+        return self._reduced(ReduceOp.MAX, "max", dim, keepdim)
 
-    def min(
-        self,
-        dim: Dims = None,
-        keepdim: bool = False,
-        *,
-        axis: Dims = None,
-        keepdims: bool = False,
-    ) -> Self:
+    def min(self, dim: Dims = None, keepdim: bool = False, **names: Unpack[Names]) -> Self:
         """The smallest element, NaN if there is one. Equal smallest elements share the gradient."""
-        dim = dim if axis is None else axis
-        return self._reduced(ReduceOp.MIN, "min", dim, keepdim or keepdims)
+        dim, keepdim = _named(dim, keepdim, names)
+        return self._reduced(ReduceOp.MIN, "min", dim, keepdim)
 
     amax, amin = max, min  # noqa: A003
 
@@ -252,29 +226,15 @@ class Reduce(Casting):
 
     # truth ---------------------------------------------------------------------------------------
 
-    def any(
-        self,
-        dim: Dims = None,
-        keepdim: bool = False,
-        *,
-        axis: Dims = None,
-        keepdims: bool = False,
-    ) -> Self:
+    def any(self, dim: Dims = None, keepdim: bool = False, **names: Unpack[Names]) -> Self:
         """Whether anything is not zero; of nothing it is False."""
-        dim = dim if axis is None else axis
-        return self._truth(ReduceOp.MAX, dim, keepdim or keepdims)
+        dim, keepdim = _named(dim, keepdim, names)
+        return self._truth(ReduceOp.MAX, dim, keepdim)
 
-    def all(
-        self,
-        dim: Dims = None,
-        keepdim: bool = False,
-        *,
-        axis: Dims = None,
-        keepdims: bool = False,
-    ) -> Self:
+    def all(self, dim: Dims = None, keepdim: bool = False, **names: Unpack[Names]) -> Self:
         """Whether nothing is zero; of nothing it is True."""
-        dim = dim if axis is None else axis
-        return self._truth(ReduceOp.MIN, dim, keepdim or keepdims)
+        dim, keepdim = _named(dim, keepdim, names)
+        return self._truth(ReduceOp.MIN, dim, keepdim)
 
     def _truth(self, op: ReduceOp, dim: Dims, keepdim: bool) -> Self:
         stamp()
@@ -291,21 +251,14 @@ class Reduce(Casting):
 
     # exponentials --------------------------------------------------------------------------------
 
-    def logsumexp(
-        self,
-        dim: Dims = None,
-        keepdim: bool = False,
-        *,
-        axis: Dims = None,
-        keepdims: bool = False,
-    ) -> Self:
+    def logsumexp(self, dim: Dims = None, keepdim: bool = False, **names: Unpack[Names]) -> Self:
         """log(sum(exp(x))), without overflow; -inf where all is -inf."""
-        dim = dim if axis is None else axis
+        dim, keepdim = _named(dim, keepdim, names)
         start = self._floating()
         top = start.max(dim, keepdim=True).detach()
         top = (top.abs().eq(math.inf)).where(0.0, top)
         out = (start - top).exp().sum(dim, keepdim=True).log() + top
-        return out if keepdim or keepdims else out.reshape(self._left("logsumexp", dim))
+        return out if keepdim else out.reshape(self._left("logsumexp", dim))
 
     def _left(self, method: str, dim: Dims) -> Shape:
         """The shape without the reduced axes."""
