@@ -27,7 +27,14 @@ PACKAGE = "morok"
 # Bottom first. A module belongs to the entry that is the longest prefix of its name. The entries of
 # one layer may import each other as long as there is no cycle.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("morok.errors", "morok.float_format", "morok.forking", "morok.config", "morok.dtype"),
+    (
+        "morok.errors",
+        "morok.float_format",
+        "morok.forking",
+        "morok.caches",
+        "morok.config",
+        "morok.dtype",
+    ),
     ("morok._core",),
     ("morok.ir",),
     ("morok.symbolic",),

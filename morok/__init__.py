@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from morok import config, errors
+from morok.caches import cache_info, clear_caches
 from morok.dtype import DType, dtypes
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ __all__ = [
     "DType",
     "Device",
     "Tensor",
+    "cache_info",
+    "clear_caches",
     "config",
     "dtypes",
     "enable_grad",

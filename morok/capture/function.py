@@ -7,9 +7,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import Any, ParamSpec, TypeVar, overload
+from weakref import WeakSet
 
 from morok import config, engine
 from morok._core import EDGE_KINDS, MISS, PLAIN, Capture, Dispatcher, Flat, configure
+from morok.caches import CacheInfo, register
 from morok.capture.check import checked
 from morok.capture.merge import Merged, merge
 from morok.capture.structure import flatten
@@ -51,6 +53,7 @@ class Jit(Dispatcher):
         functools.update_wrapper(self, function)
         self.__wrapped__ = function
         self._sites: OrderedDict[Any, _Site] = OrderedDict()
+        _living.add(self)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -293,3 +296,19 @@ def jit(function: Callable[..., Any] | None = None) -> Any:
     tensor's place instead of written into it, or calls keep differing.
     """
     return jit if function is None else Jit(function)
+
+
+_living: WeakSet[Jit] = WeakSet()
+
+
+def _clear_all() -> None:
+    for each in list(_living):
+        each.clear()
+
+
+def _info() -> CacheInfo:
+    every = [*_living]
+    return CacheInfo(sum(each.captures for each in every), _KEYS * _CAPTURES * len(every))
+
+
+register("recordings", _info, _clear_all)

@@ -5,7 +5,6 @@ from morok.engine.buffers import base_of, hold, is_buffer_view, is_write
 from morok.engine.compile import (
     CompiledKernel,
     CompileStats,
-    clear_kernels,
     compile_kernels,
     heaviest_kernel,
     run_kernel,
@@ -26,7 +25,7 @@ from morok.engine.record import (
     thread_record,
 )
 from morok.engine.report import report_kernels, report_schedule, watch_kernels, watched, watchers
-from morok.engine.schedule import Planned, clear_plans, plan
+from morok.engine.schedule import Planned, plan
 
 __all__ = [
     "CompileStats",
@@ -44,8 +43,6 @@ __all__ = [
     "base_of",
     "buffers",
     "build_plan",
-    "clear_kernels",
-    "clear_plans",
     "compile_kernels",
     "duplicate",
     "heaviest_kernel",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import RLock
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from morok import config
+from morok.caches import Bounded
 from morok.codegen import get_program, kernel_name, scratch_bytes
 from morok.forking import held_at_fork
 from morok.ir import Ops, UOp
@@ -19,8 +19,7 @@ from morok.optimizer import apply_opts
 from morok.runtime import CpuDevice, ExecutionPlan, Kernel, KernelSource
 
 Array = np.ndarray[Any, Any]
-_KERNELS = 4096  # compiled kernels kept in memory
-_cache: OrderedDict[tuple[UOp, str, bool], CompiledKernel] = OrderedDict()
+_cache: Bounded[tuple[UOp, str, bool], CompiledKernel] = Bounded("kernels", 2048)
 _lock = held_at_fork(RLock())
 
 
@@ -64,7 +63,9 @@ def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKer
     identity, noopt = device.compiler.identity, config.get().noopt
     with _lock:
         keys = [(s, identity, noopt) for s in sinks]
-        missing = list(dict.fromkeys(k for k in keys if k not in _cache))
+        found = {k: _cache.get(k) for k in keys}
+        ready = {k: kernel for k, kernel in found.items() if kernel is not None}
+        missing = [k for k in found if k not in ready]
         if missing:
             start = perf_counter()
             programs = [
@@ -80,15 +81,11 @@ def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKer
             stats.compile_seconds += perf_counter() - start
             for key, program, kernel in zip(missing, programs, kernels, strict=True):
                 text = program_source(program)
-                _cache[key] = CompiledKernel(
+                ready[key] = CompiledKernel(
                     kernel.name, key[0], text, kernel, scratch_bytes(program)
                 )
-        for k in keys:
-            _cache.move_to_end(k)
-        out = [_cache[k] for k in keys]
-        while len(_cache) > _KERNELS:
-            _cache.popitem(last=False)
-        return out
+                _cache.put(key, ready[key])
+        return [ready[k] for k in keys]
 
 
 def run_kernel(sink: UOp, arrays: Sequence[Array], device: CpuDevice) -> list[Array]:
@@ -111,9 +108,3 @@ def heaviest_kernel() -> CompiledKernel | None:
 def _flops(kernel: CompiledKernel) -> int:
     info = kernel.sink.arg
     return info.estimates.flops if info.estimates is not None else 0
-
-
-def clear_kernels() -> None:
-    """Forget every compiled kernel that no plan holds."""
-    with _lock:
-        _cache.clear()

@@ -3,11 +3,11 @@ second time."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from threading import RLock
 
 from morok import config
+from morok.caches import Bounded
 from morok.engine.compile import CompiledKernel, compile_kernels
 from morok.engine.normal import Normal
 from morok.engine.plans import Row, build_plan, stored_slots
@@ -16,8 +16,7 @@ from morok.ir import Level, Ops, UOp, check_stage
 from morok.rangeify import Schedule, run_kernel_split_pipeline
 from morok.runtime import CpuDevice, ExecutionPlan
 
-_PLANS = 1024  # schedules kept in memory
-_plans: OrderedDict[tuple[bytes, str, bool], Planned] = OrderedDict()
+_plans: Bounded[tuple[bytes, str, bool], Planned] = Bounded("schedules", 1024)
 _lock = held_at_fork(RLock())
 
 
@@ -45,10 +44,8 @@ def plan(normal: Normal, device: CpuDevice) -> Planned:
         if found is None:
             graph = check_stage(normal.graph, Level.TENSOR, "normalise")
             schedule = run_kernel_split_pipeline(graph)
-            found = _plans[key] = _make(normal.key, schedule, len(normal.windows), device)
-            while len(_plans) > _PLANS:
-                _plans.popitem(last=False)
-        _plans.move_to_end(key)
+            found = _make(normal.key, schedule, len(normal.windows), device)
+            _plans.put(key, found)
         return found
 
 
@@ -85,9 +82,3 @@ def _make(key: bytes, schedule: Schedule, n_params: int, device: CpuDevice) -> P
         n_given,
         tuple(sizes),
     )
-
-
-def clear_plans() -> None:
-    """Forget every schedule."""
-    with _lock:
-        _plans.clear()

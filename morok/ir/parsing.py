@@ -12,10 +12,10 @@ import enum
 import json
 import re
 import typing
-from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, NoReturn
 
+from morok.caches import memoized
 from morok.dtype import AddrSpace, DType, dtypes, from_bits, parse_dtype
 from morok.errors import DTypeError, InvalidGraphError
 from morok.ir.ops import (
@@ -288,7 +288,7 @@ class _Cursor:
         return kind(**given)
 
 
-@lru_cache(maxsize=64)
+@memoized(64)
 def _field_kinds(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 

@@ -7,10 +7,10 @@ anywhere.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import prod
 
 import morok.symbolic  # noqa: F401 (simplify does nothing without it)
+from morok.caches import memoized
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import GroupOp, Ops, Pat, RuleSet, UOp
@@ -20,7 +20,7 @@ Index = tuple[UOp, ...]
 _ZERO = UOp.const(dtypes.index, 0)
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def _groups(
     old: tuple[int, ...], new: tuple[int, ...]
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import ContextDecorator
-from functools import lru_cache
 from itertools import count
 from typing import NoReturn, Self
 from weakref import ref
 
+from morok.caches import memoized
 from morok.config import get as config_get
 from morok.dtype import DType, dtypes, max_value, min_value, promote
 from morok.errors import AxisError, DTypeError, MorokError, ShapeError
@@ -277,7 +277,7 @@ def broadcast_shapes(method: str, *shapes: Shape) -> Shape:
     return tuple(out)
 
 
-@lru_cache(maxsize=512)
+@memoized(512)
 def _common(args: tuple[DType, ...], weak: tuple[type, ...], floats: str, ints: str) -> DType:
     return promote(*args, weak=weak)
 

@@ -7,16 +7,16 @@ so that the error can name the method). A node of shape () goes with any shape i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from math import prod
 
+from morok.caches import memoized
 from morok.dtype import DType, Scalar, acc_dtype, cast_value, dtypes
 from morok.ir import AddrSpace, AxisId, AxisType, BufferizeOpts, Ops, ReduceOp, UOp
 
 Shape = tuple[int, ...]
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def dims(shape: Shape) -> UOp:
     """The shape operand of a movement op."""
     return UOp.shape_const(shape)
