@@ -297,10 +297,11 @@ def _tensor(given: Any) -> Tensor:
 
 def classified(shape: tuple[int, ...], classes: int, seed: int) -> Arrays:
     """Inputs "x" of this shape, a pattern for each class under noise, and their classes "y"."""
-    patterns = np.random.default_rng(0).standard_normal((classes, *shape[1:]))
     rng = np.random.default_rng([1, seed])
     y = rng.integers(0, classes, shape[0])
-    x = patterns[y] + rng.standard_normal(shape)
+    x = rng.standard_normal(shape)
+    for row, number in zip(x, y, strict=True):
+        row += np.random.default_rng([0, number]).standard_normal(shape[1:])
     return {"x": x.astype(np.float32), "y": y.astype(np.int32)}
 
 

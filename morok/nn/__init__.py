@@ -2,6 +2,7 @@
 
 from morok.nn import init, state
 from morok.nn.attention import MultiHeadAttention, MultiheadAttention
+from morok.nn.files import safe_load, safe_save
 from morok.nn.layers import Conv1d, Conv2d, Embedding, Linear
 from morok.nn.losses import (
     BCELoss,
@@ -86,6 +87,8 @@ __all__ = [
     "evaluate",
     "evaluating",
     "init",
+    "safe_load",
+    "safe_save",
     "state",
     "train",
 ]
