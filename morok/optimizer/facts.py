@@ -37,7 +37,7 @@ class Facts:
     positions: dict[UOp, UOp] = field(init=False)
     reduces: list[UOp] = field(init=False)
     serial: set[UOp] = field(init=False)
-    trips: dict[UOp, int] = field(init=False)  # how often a read is wanted, reductions included
+    trips: dict[UOp, int] = field(init=False)  # how many elements a read names
 
     def __post_init__(self) -> None:
         self.order = toposort(self.sink)
@@ -49,13 +49,11 @@ class Facts:
         for node in self.order:
             if node.op in (Ops.BUFFERIZE, Ops.AFTER):
                 self.serial.update(node.open_ranges)
-        self.trips = dict.fromkeys(self.reads, 1)
-        for node in self.order:
-            if node.op in (Ops.REDUCE, Ops.STORE, Ops.BUFFERIZE):
-                loops = {*node.open_ranges, *node.ended_ranges}
-                times = math.prod(range_end(rng) for rng in loops if rng.op is Ops.RANGE)
-                for read in reads_of([node]):
-                    self.trips[read] = max(self.trips.get(read, 1), times)
+        # What stands still in an inner loop is read outside of it.
+        self.trips = {
+            read: math.prod(range_end(rng) for rng in read.open_ranges if rng.op is Ops.RANGE)
+            for read in self.reads
+        }
 
     def usable(self, rng: UOp) -> bool:
         """A loop of known length whose iterations may run side by side."""

@@ -166,6 +166,16 @@ def test_long_sums_have_several_accumulators() -> None:
     assert chosen(kernels.column_reduce(32, 8, ReduceOp.ADD)) == "UPCAST(1, 4); UPCAST(0, 8)"
 
 
+def test_what_stands_still_in_a_sum_is_no_reason_for_a_lane() -> None:
+    """out[i] = sum over j of (x[i, j] - mean[i])**2: along i the many reads are far apart"""
+    k = Builder()
+    i, j = k.loop(16), k.red(64)
+    out, x, mean = k.param(16), k.param(16 * 64), k.param(16)
+    apart = x.at(i * 64 + j) - mean.at(i)
+    kernel = k.kernel(out.at(i).store((apart * apart).reduce(ReduceOp.ADD, j), i))
+    assert chosen(kernel) == "UPCAST(1, 32)"
+
+
 def test_ragged_sums_end_in_shorter_vectors() -> None:
     opts = chosen(kernels.row_reduce(2, 61, ReduceOp.ADD))
     assert opts == "TAIL(1, 32); TAIL(2, 8); TAIL(3, 4); UPCAST(3, 4); UPCAST(2, 8); UPCAST(1, 32)"
