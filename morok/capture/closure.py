@@ -100,11 +100,7 @@ def _name(edge: Edge, here: Any, arrival: dict[int, Edge | None], source: dict[i
 def _enterable(value: Any) -> bool:
     if isinstance(value, FunctionType):
         return not value.__module__.startswith("morok.")
-    if isinstance(
-        value, (dict, list, tuple, set, frozenset, deque, MethodType, partial, Dispatcher)
-    ):
-        return True
-    return has_attributes(value)
+    return isinstance(value, _ENTERED) or has_attributes(value)
 
 
 def _steps(here: Any) -> Iterator[Edge]:
