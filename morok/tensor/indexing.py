@@ -14,7 +14,6 @@ from morok.ir import Ops, UOp
 from morok.tensor import memory, nodes
 from morok.tensor.activation import Activation
 from morok.tensor.base import fail
-from morok.tensor.loops import clamped, counters, position, tabulated
 from morok.tensor.nodes import Shape
 from morok.tensor.provenance import stamp
 from morok.tensor.selection import Arrays, Selection, index_array, mask_array, parse
@@ -207,23 +206,15 @@ class Indexing(Activation):
         has as many dims, and is nowhere longer but along `dim` (PyTorch's gather)."""
         stamp()
         axis, at = self._along("gather", dim, index)
-        self._fits("gather", axis, nodes.shape_of(at), self.shape)
-        shape = nodes.shape_of(at)
-        if 0 in shape:
-            return self._wrap(nodes.full(shape, self.dtype, 0))
-        loops = counters(shape)
-        places = list(loops)
-        if places:
-            length = self.shape[axis]
-            places[axis] = clamped(position(at, loops, length), length)
-        return self._wrap(tabulated(self.uop.at(*places), loops), self._rg)
+        self._fits("gather", axis, nodes.shape_of(at))
+        return self._wrap(Selection.along(self.shape, axis, at).of(self.uop), self._rg)
 
-    def _fits(self, method: str, axis: int, shape: Shape, *around: Shape) -> None:
-        for other in around:
-            if len(shape) != len(other) or any(
-                n > m for i, (n, m) in enumerate(zip(shape, other, strict=True)) if i != axis
-            ):
-                fail(ShapeError, f"{method}: an index of shape {shape} for shape {other}")
+    def _fits(self, method: str, axis: int, shape: Shape) -> None:
+        """ShapeError unless an index of this shape, along an axis, stays within the other axes."""
+        if len(shape) != self.ndim or any(
+            n > m for i, (n, m) in enumerate(zip(shape, self.shape, strict=True)) if i != axis
+        ):
+            fail(ShapeError, f"{method}: an index of shape {shape} for shape {self.shape}")
 
     def scatter(self, dim: int, index: Any, src: Any, reduce: str | None = None) -> Self:
         """This tensor with element (…, i, …) of `src` put at (…, index[…, i, …], …) along `dim`;
@@ -238,7 +229,7 @@ class Indexing(Activation):
         value = self._operand(method, src)
         if not isinstance(value, Indexing):
             value = self._wrap(nodes.full(shape, self.dtype, value))
-        self._fits(method, axis, shape, self.shape)
+        self._fits(method, axis, shape)
         if len(value.shape) != len(shape) or any(
             n > m for n, m in zip(shape, value.shape, strict=True)
         ):
@@ -284,6 +275,7 @@ class Indexing(Activation):
 
     def take(self, indices: Any) -> Self:
         """The elements at places counted in logical order, in the shape of `indices`."""
+        stamp()
         at = index_array("take", indices, self.numel(), 0)
         u = nodes.reshape(self.uop, (self.numel(),))
         return self._wrap(Selection(nodes.shape_of(u), [Arrays((at,), 1)]).of(u), self._rg)
