@@ -17,7 +17,7 @@ from morok.dtype import acc_dtype, dtypes, max_value
 from morok.errors import InvalidGraphError
 from morok.ir import GroupOp, Ops, ReduceOp, UOp
 from morok.tensor import nodes
-from morok.tensor.loop_gradient import element_gradients, is_by_elements, tensors_of
+from morok.tensor.loop_gradient import collect, element_gradients, is_by_elements, tensors_of
 from morok.tensor.loops import scanned
 from morok.tensor.nodes import alu, const, shape_of, size_of, where
 
@@ -74,14 +74,12 @@ def _gradients(root: UOp, seed: UOp, targets: Iterable[UOp], order: list[UOp]) -
         if is_by_elements(node):
             for source, part in element_gradients(grad, node, _within).items():
                 if source in reached:
-                    before = found.get(source)
-                    found[source] = part if before is None else _add(before, part)
+                    collect(found, source, part)
             continue
         if node in _composed:
             whole, slope = _composed[node]
             if whole in reached:
-                part, before = slope(grad, node), found.get(whole)
-                found[whole] = part if before is None else _add(before, part)
+                collect(found, whole, slope(grad, node))
             continue
         sources = node.src
         rules = RULES.get(node.op, ())
@@ -95,8 +93,7 @@ def _gradients(root: UOp, seed: UOp, targets: Iterable[UOp], order: list[UOp]) -
             part = rule(grad, node)
             if node.op in _ELEMENTWISE:
                 part = _met(part, node, source)
-            before = found.get(source)
-            found[source] = part if before is None else _add(before, part)
+            collect(found, source, part)
     return {target: _spread(found[target], target) for target in wanted if target in found}
 
 
@@ -146,12 +143,6 @@ def _times(a: UOp, b: UOp) -> UOp:
     if _one(a):
         return b
     return a if _one(b) else alu(Ops.MUL, a, b)
-
-
-def _add(a: UOp, b: UOp) -> UOp:
-    if a.op is Ops.CONST and a.arg == 0:
-        return b
-    return a if b.op is Ops.CONST and b.arg == 0 else alu(Ops.ADD, a, b)
 
 
 def _neg(a: UOp) -> UOp:
@@ -375,7 +366,7 @@ RULES: Mapping[Ops, tuple[Rule | None, ...]] = {
     Ops.LOG2: _first(lambda g, x, n: _over(g, _scaled(x, math.log(2)))),
     Ops.SIN: _first(lambda g, x, n: _times(g, alu(Ops.COS, x))),
     Ops.COS: _first(lambda g, x, n: _neg(_times(g, alu(Ops.SIN, x)))),
-    Ops.TAN: _first(lambda g, x, n: _times(g, _add(_times(n, n), const(n.dtype, 1)))),
+    Ops.TAN: _first(lambda g, x, n: _times(g, nodes.add(_times(n, n), const(n.dtype, 1)))),
     Ops.ERF: _first(lambda g, x, n: _times(
         g, _scaled(alu(Ops.EXP, _neg(_times(x, x))), 2 / math.sqrt(math.pi)))),
     Ops.FLOOR: (_flat,), Ops.CEIL: (_flat,), Ops.TRUNC: (_flat,), Ops.ROUND: (_flat,),

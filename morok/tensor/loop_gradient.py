@@ -47,7 +47,8 @@ def element_gradients(grad: UOp, node: UOp, gradients: Gradients) -> dict[UOp, U
     if carried and all(read is index for read in carried):
         grad = nodes.broadcast_to(grad, nodes.shape_of(node))
         found = _sent(value, index.replace(src=(grad, *index.src[1:])), reads, gradients)
-        return _merged(found, memory, grad)
+        collect(found, memory, grad)
+        return found
     if carried and all(isinstance(_axis(read, index), int) for read in carried):
         return _scan_gradients(grad, node, carried, gradients)
     if not is_carried(index):
@@ -55,7 +56,8 @@ def element_gradients(grad: UOp, node: UOp, gradients: Gradients) -> dict[UOp, U
         found = _sent(value, index.replace(src=(grad, *index.src[1:])), reads, gradients)
         gate = index.src[-1] if index.arg else None
         kept = scattered(grad, index.indices, gate, nodes.const(grad.dtype, 0), loops, False)
-        return _merged(found, memory, kept)
+        collect(found, memory, kept)
+        return found
     raise InvalidGraphError(
         "an ordered loop that is no scan and adds nothing has no gradient",
         node=node,
@@ -67,10 +69,10 @@ def _at(grad: UOp, loops: Sequence[UOp]) -> UOp:
     return grad if grad.shape == () else grad.at(*loops)
 
 
-def _merged(found: dict[UOp, UOp], tensor: UOp, part: UOp) -> dict[UOp, UOp]:
+def collect(found: dict[UOp, UOp], tensor: UOp, part: UOp) -> None:
+    """Add `part` to what was found of the gradient of `tensor`."""
     before = found.get(tensor)
-    found[tensor] = part if before is None else nodes.alu(Ops.ADD, before, part)
-    return found
+    found[tensor] = part if before is None else nodes.add(before, part)
 
 
 def _sent(value: UOp, seed: UOp, reads: Sequence[UOp], gradients: Gradients) -> dict[UOp, UOp]:
@@ -78,7 +80,7 @@ def _sent(value: UOp, seed: UOp, reads: Sequence[UOp], gradients: Gradients) -> 
     wanted = [read for read in reads if read.dtype.kind == "f" and not is_carried(read)]
     found: dict[UOp, UOp] = {}
     for read, slope in gradients(value, seed, wanted, reads).items():
-        _merged(found, read.src[0], _collected(read, slope))
+        collect(found, read.src[0], _collected(read, slope))
     return found
 
 

@@ -36,6 +36,13 @@ def alu(op: Ops, *src: UOp) -> UOp:
     return UOp(op, src[0].dtype, src)
 
 
+def add(a: UOp, b: UOp) -> UOp:
+    """The sum; a constant 0 adds nothing."""
+    if a.op is Ops.CONST and a.arg == 0:
+        return b
+    return a if b.op is Ops.CONST and b.arg == 0 else alu(Ops.ADD, a, b)
+
+
 def compare(op: Ops, a: UOp, b: UOp) -> UOp:
     return UOp(op, dtypes.bool_, (a, b))
 
