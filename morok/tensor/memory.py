@@ -36,7 +36,7 @@ from morok.tensor.base import Base, all_tensors, fail, remark
 from morok.tensor.parts import MOST, Parts, changed_part, with_part
 
 _device = DeviceSpec("CPU")
-_lock = held_at_fork(threading.RLock())
+lock = held_at_fork(threading.RLock())
 _waiting: WeakSet[UOp] = WeakSet()
 """BUFFERs on lent memory with a write not carried out."""
 _lent: WeakKeyDictionary[UOp, list[ref[npt.NDArray[Any]]]] = WeakKeyDictionary()
@@ -74,7 +74,7 @@ def aliased(array: npt.NDArray[Any]) -> UOp:
     be carried out in some of it are."""
     if array.size == 0:
         return nodes.full(array.shape, from_numpy(array.dtype), 0)
-    with _lock:
+    with lock:
         buffer = buffers.from_memory(array)
         touched = _waiting.intersection(buffers.overlapping(buffer)) if _waiting else ()
         if touched:
@@ -96,7 +96,7 @@ def array_of(tensor: Base) -> npt.NDArray[Any]:
             "a jitted function reads a value (numpy, item, tolist, print, a tensor as a condition "
             "or an index), which a replay would not: return the tensor, or choose with where()",
         )
-    with _lock:
+    with lock:
         realize([tensor])
         view = memory_of(tensor)
         if view is None:  # no elements
@@ -165,7 +165,7 @@ def assigned(tensor: Base) -> None:
     if parts is not None and parts.writes > MOST:
         realize([tensor])
     elif tensor._alias and home is not None:
-        with _lock:
+        with lock:
             if buffers.overlapping(base_of(home)):
                 realize([tensor])
             else:
@@ -190,7 +190,7 @@ def _written_down(tensor: Base) -> bool:
 WITHOUT_NUMPY = frozenset({"bfloat16", "fp8e4m3", "fp8e5m2"})
 
 
-def _settled(tensor: Base) -> bool:
+def is_settled(tensor: Base) -> bool:
     return tensor._home is None and (memory_of(tensor) is not None or 0 in tensor.shape)
 
 
@@ -207,8 +207,8 @@ def realize(tensors: Iterable[Base]) -> None:
 
     After an error every tensor is as it was.
     """
-    with _lock:
-        work = {id(tensor): tensor for tensor in tensors if not _settled(tensor)}
+    with lock:
+        work = {id(tensor): tensor for tensor in tensors if not is_settled(tensor)}
         if not work:
             return
         work.update((id(tensor), tensor) for tensor in effects.due(list(work.values())))
@@ -230,8 +230,8 @@ def realize(tensors: Iterable[Base]) -> None:
                 roots.setdefault(root, []).append((tensor, value))
         if roots:
             _settle(roots, engine.realize(list(roots)))
-            for tensor, base in followers:
-                _follow(tensor, base)
+            for tensor, base in followers:  # what overlaps was written: they have it too
+                show(tensor, nodes.reshape(buffers.latest(base), tensor.shape))
 
 
 def _stores(home: UOp, value: UOp, parts: Parts | None) -> list[UOp]:
@@ -267,7 +267,7 @@ def _plan_writes(work: dict[int, Base]) -> tuple[set[UOp], _Followers]:
             other
             for other in others
             if (other._home is not None or (other.uop not in values and memory_of(other) is None))
-            and _reads(other.uop, touched)
+            and reads(other.uop, touched)
         ]
         if not readers:
             break
@@ -281,7 +281,7 @@ def _plan_writes(work: dict[int, Base]) -> tuple[set[UOp], _Followers]:
                 shared.setdefault(place, []).append(tensor)
     written = set()
     for base, owner in targets.items():
-        if owner._alias or (base not in shared and not _shown(base)):
+        if owner._alias or (base not in shared and not is_shown(base)):
             written.add(base)
     followers = []
     for base in touched:
@@ -290,27 +290,23 @@ def _plan_writes(work: dict[int, Base]) -> tuple[set[UOp], _Followers]:
             if sharer._alias and sharer._home is None:
                 followers.append((sharer, base))
             else:
-                _move_out(sharer, base)
+                move_out(sharer, base)
     return written, followers
 
 
-def _follow(tensor: Base, base: UOp) -> None:
-    """What overlaps the BUFFER `base`, on which a tensor stands, was written: it has the new
-    contents, a constant to gradients."""
-    place = nodes.reshape(buffers.latest(base), tensor.shape)
-    if tensor._leaf:
-        tensor.uop = place
-    else:
-        tensor.uop, tensor._rg = place, False
+def show(tensor: Base, view: UOp) -> None:
+    """A realised tensor is from now on what lies in `view`: a leaf still, or a constant."""
+    tensor.uop = view
+    tensor._rg = tensor._rg and tensor._leaf
     remark(tensor)
 
 
-def _move_out(sharer: Base, base: UOp) -> None:
+def move_out(sharer: Base, base: UOp) -> None:
     """A tensor whose value stands in memory about to be overwritten gets a copy of its own."""
     view = memory_of(sharer)
     if view is None or base_of(view) is not base:
         return
-    place = nodes.reshape(_duplicate(base), sharer.shape)
+    place = nodes.reshape(engine.duplicate(base), sharer.shape)
     if sharer.uop is view:
         sharer.uop = place
         remark(sharer)
@@ -318,17 +314,18 @@ def _move_out(sharer: Base, base: UOp) -> None:
         hold(sharer.uop, place)
 
 
-def _duplicate(base: UOp) -> UOp:
-    """A BUFFER of its own with the contents of `base`."""
-    return engine.duplicate(base)
+def show_as(base: UOp, other: UOp) -> None:
+    """BUFFER `other` names the memory of `base` too: the same arrays show it."""
+    if base in _lent:
+        _lent[other] = _lent[base]
 
 
-def _shown(base: UOp) -> bool:
+def is_shown(base: UOp) -> bool:
     """Whether the user holds an array of this memory: it must not change under his hands."""
     return any(array() is not None for array in _lent.get(base, ()))
 
 
-def _reads(u: UOp, memory: set[UOp]) -> bool:
+def reads(u: UOp, memory: set[UOp]) -> bool:
     """Whether computing `u` reads one of the BUFFERs `memory`."""
     hit = False
 
@@ -353,7 +350,7 @@ def _settle(roots: dict[UOp, _Owners], views: Sequence[UOp]) -> None:
         memory = id(buffers.buffer_of(base))
         if not written and memory in taken:
             # Roots that are equal but for their marks were computed once.
-            view = nodes.reshape(_duplicate(base), nodes.shape_of(root))
+            view = nodes.reshape(engine.duplicate(base), nodes.shape_of(root))
             root.realized = None
         taken.add(memory)
         for tensor, value in owners:

@@ -14,7 +14,7 @@ from morok.ir import UOp
 from morok.tensor import memory, nodes
 from morok.tensor.base import Base, all_tensors, remark
 
-lock = memory._lock
+lock = memory.lock
 """Held while tensors' memory is planned and written."""
 
 
@@ -33,7 +33,7 @@ def open_for_writing(tensors: Iterable[Base]) -> None:
             view = memory.memory_of(tensor)
             if view is not None:
                 new = buffers.new_version(base_of(view))
-                _show(tensor, nodes.reshape(new, tensor.shape))
+                memory.show(tensor, nodes.reshape(new, tensor.shape))
 
 
 def compute_readers(tensors: Iterable[Base]) -> None:
@@ -41,13 +41,13 @@ def compute_readers(tensors: Iterable[Base]) -> None:
     with lock:
         views = {id(tensor): memory.memory_of(tensor) for tensor in tensors}
         targets = {base_of(view) for view in views.values() if view is not None}
-        waiting = [t for t in all_tensors() if id(t) not in views and not memory._settled(t)]
+        waiting = [t for t in all_tensors() if id(t) not in views and not memory.is_settled(t)]
         memory.realize(t for t in waiting if _touches(t, targets))
 
 
 def _touches(tensor: Base, targets: set[UOp]) -> bool:
     home = tensor._home
-    return (home is not None and base_of(home) in targets) or memory._reads(tensor.uop, targets)
+    return (home is not None and base_of(home) in targets) or memory.reads(tensor.uop, targets)
 
 
 def own_memory(tensors: Iterable[Base]) -> None:
@@ -64,17 +64,10 @@ def own_memory(tensors: Iterable[Base]) -> None:
             base = None if view is None else base_of(view)
             if base is None or (tensor._alias and not buffers.buffer_of(base).readonly):
                 continue
-            if len(owners[base]) > 1 or buffers.is_external(base) or memory._shown(base):
-                memory._move_out(tensor, base)
+            if len(owners[base]) > 1 or buffers.is_external(base) or memory.is_shown(base):
+                memory.move_out(tensor, base)
                 tensor._alias = False
                 owners[base].discard(id(tensor))
-
-
-def _show(tensor: Base, view: UOp) -> None:
-    """A realised tensor is from now on what lies in `view`: a leaf still, or a constant."""
-    tensor.uop = view
-    tensor._rg = tensor._rg and tensor._leaf
-    remark(tensor)
 
 
 Names = list[tuple[Base, UOp, bool, UOp, UOp]]
@@ -95,10 +88,9 @@ def rename(tensors: Iterable[Base]) -> Names:
                 continue
             old = base_of(view)
             new = buffers.second_name(old)
-            if old in memory._lent:
-                memory._lent[new] = memory._lent[old]
+            memory.show_as(old, new)
             names.append((tensor, tensor.uop, tensor._rg, old, new))
-            _show(tensor, nodes.reshape(new, tensor.shape))
+            memory.show(tensor, nodes.reshape(new, tensor.shape))
     return names
 
 
@@ -153,4 +145,4 @@ def put(tensor: Base, data: bytes) -> None:
     """A realised tensor has these contents from now on, in memory of its own."""
     new = buffers.new_buffer(tensor.dtype, nodes.size_of(tensor.uop))
     memoryview(buffers.buffer_of(new))[:] = data
-    _show(tensor, nodes.reshape(new, tensor.shape))
+    memory.show(tensor, nodes.reshape(new, tensor.shape))
