@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -41,13 +42,18 @@ def register(name: str, info: Callable[[], CacheInfo], clear: Callable[[], None]
 class Bounded(Generic[K, V]):
     """A mapping that forgets what was asked for longest ago when it has more than `bound` entries.
 
-    Not locked: its owner does that.
+    Its owner holds `lock` around every use; `clear_caches` takes it too.
     """
 
-    def __init__(self, name: str, bound: int) -> None:
+    def __init__(self, name: str, bound: int, lock: AbstractContextManager[Any]) -> None:
         self.bound = bound
+        self._lock = lock
         self._entries: OrderedDict[K, V] = OrderedDict()
-        register(name, lambda: CacheInfo(len(self._entries), self.bound), self._entries.clear)
+        register(name, lambda: CacheInfo(len(self._entries), self.bound), self._clear)
+
+    def _clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -19,8 +19,8 @@ from morok.optimizer import apply_opts
 from morok.runtime import CpuDevice, ExecutionPlan, Kernel, KernelSource
 
 Array = np.ndarray[Any, Any]
-_cache: Bounded[tuple[UOp, str, bool], CompiledKernel] = Bounded("kernels", 2048)
 _lock = held_at_fork(RLock())
+_cache: Bounded[tuple[UOp, str, bool], CompiledKernel] = Bounded("kernels", 2048, _lock)
 
 
 @dataclass(frozen=True, slots=True)

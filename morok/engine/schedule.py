@@ -16,8 +16,8 @@ from morok.ir import Level, Ops, UOp, check_stage
 from morok.rangeify import Schedule, run_kernel_split_pipeline
 from morok.runtime import CpuDevice, ExecutionPlan
 
-_plans: Bounded[tuple[bytes, str, bool], Planned] = Bounded("schedules", 1024)
 _lock = held_at_fork(RLock())
+_plans: Bounded[tuple[bytes, str, bool], Planned] = Bounded("schedules", 1024, _lock)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 
 import numpy as np
 import pytest
@@ -75,7 +76,7 @@ def test_jitted_functions_forget_too() -> None:
 
 
 def test_the_oldest_is_forgotten_first() -> None:
-    cache: caches.Bounded[str, int] = caches.Bounded("of this test", 2)
+    cache: caches.Bounded[str, int] = caches.Bounded("of this test", 2, Lock())
     cache.put("a", 1)
     cache.put("b", 2)
     assert cache.get("a") == 1
@@ -84,4 +85,4 @@ def test_the_oldest_is_forgotten_first() -> None:
     assert list(cache.values()) == [1, 3]
     assert caches.cache_info()["of this test"] == (2, 2)
     with pytest.raises(ValueError, match="a cache 'of this test' already"):
-        caches.Bounded("of this test", 2)
+        caches.Bounded("of this test", 2, Lock())
