@@ -49,6 +49,11 @@ def _value(tensor: Tensor) -> _Value:
 def checked(capture: Capture, tracer: Tracer) -> Any:
     """The result of a replay, which a plain run from the same state gave too; MISS or PLAIN where
     there is nothing to compare. JitError names the first thing that differs."""
+    with versions.lock:  # no other thread writes between the two runs
+        return _checked(capture, tracer)
+
+
+def _checked(capture: Capture, tracer: Tracer) -> Any:
     tensors = tracer.tensors
     memory.realize(tensors.values())
     before = {label: _value(t) for label, t in tensors.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import namedtuple
 from dataclasses import dataclass, field
 
@@ -397,3 +398,90 @@ def test_errors_of_the_function_pass_through() -> None:
         bad(Tensor([1.0, 2, 3]))
     with pytest.raises(JitError):
         mk.jit(lambda x: x.item())(Tensor(1.0))
+
+
+def test_callables_of_all_kinds() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.weight = Tensor([2.0])
+            self.plain = 3
+
+        def __call__(self, x):
+            return x * self.weight + self.plain
+
+        @staticmethod
+        @mk.jit
+        def static(x):
+            return x + 1
+
+        @classmethod
+        @mk.jit
+        def of_class(cls, x):
+            return x + 2
+
+    model = Model()
+    functions = [
+        (mk.jit(model), lambda i: 2 * i + 3),
+        (mk.jit(functools.partial(lambda a, x: a + x, Tensor([5.0]))), lambda i: i + 5),
+        (mk.jit(model.__call__), lambda i: 2 * i + 3),
+        (Model.static, lambda i: i + 1),
+        (Model.of_class, lambda i: i + 2),
+        (mk.jit()(lambda x: x - 1), lambda i: i - 1),
+        (mk.jit(mk.jit(lambda x: x - 2)), lambda i: i - 2),
+    ]
+    for function, expected in functions:
+        for i in range(5):
+            assert function(Tensor([float(i)])).item() == expected(i)
+    model.weight = Tensor([4.0])
+    for i in range(5):
+        assert functions[0][0](Tensor([float(i)])).item() == 4 * i + 3
+
+
+def test_functions_in_arguments() -> None:
+    weight = Tensor([2.0])
+
+    @mk.jit
+    def apply(function, x):
+        return function(x)
+
+    def double(x):
+        return x * weight
+
+    def add(x):
+        return x + weight
+
+    for i in range(5):
+        weight.assign(Tensor([float(i)]))
+        assert apply(double, Tensor([3.0])).item() == 3 * i
+        assert apply(add, Tensor([3.0])).item() == 3 + i
+
+
+def test_tensors_of_globals_and_defaults() -> None:
+    @mk.jit
+    def total(x, y=Tensor([10.0]), *, z=Tensor([100.0])):  # noqa: B008
+        return x + y + z + GLOBAL + helper(x)
+
+    for i in range(5):
+        GLOBAL.assign(Tensor([float(i)]))
+        assert total(Tensor([1.0])).item() == 111 + i + (1 + i)
+        assert total(Tensor([1.0]), z=Tensor([0.0])).item() == 11 + i + (1 + i)
+
+
+GLOBAL = Tensor([0.0])
+
+
+def helper(x):
+    return x + GLOBAL
+
+
+def test_many_kernels_are_one_plan() -> None:
+    @mk.jit
+    def chain(x):
+        for _ in range(40):
+            x = (x + 1).realize()
+        return x
+
+    for i in range(4):
+        assert chain(Tensor([float(i)])).item() == i + 40
+    assert len(chain.latest.details.plan) == 40
+    assert chain.latest.details.plan.lease_bytes <= 256
