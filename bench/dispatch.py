@@ -35,7 +35,7 @@ def main(args: argparse.Namespace) -> None:
     args.peers = _peers.spread(args.peers)
     options = ["--quick"] if args.quick else []
     cases = dict.fromkeys(CASES, ("cpu", "us"))
-    rows = harness.compare("bench.dispatch", cases, args, options, also=ALSO)
+    rows = harness.compare("bench.dispatch", cases, args, options, also=ALSO, warm_up=False)
     harness.show("dispatch", rows)
     harness.report_disagreements(rows, 1e-3)
     for row in rows:

@@ -23,7 +23,7 @@ from bench import _peers, harness
 from bench._train_data import TASKS
 
 ALSO = (("wall", "ms"), ("first", "s"), (f"after {harness.FIRST_STEPS}", "loss"))
-SECONDS = 1.5
+SECONDS = 1.0
 
 
 def worker(who: str, quick: bool) -> None:
@@ -53,7 +53,7 @@ def main(args: argparse.Namespace) -> None:
     options = ["--quick"] if args.quick else []
     models = chosen(args)
     cases = dict.fromkeys(models, ("cpu", "ms"))
-    rows = harness.compare("bench.train", cases, args, options, also=ALSO)
+    rows = harness.compare("bench.train", cases, args, options, also=ALSO, warm_up=False)
     harness.show("train", rows)
     harness.report_disagreements(rows, 1e-3)
     harness.write_json(args, "train", rows)
