@@ -185,7 +185,8 @@ def _tile(
     torn = any(lane_stride(read, lane) not in (0, 1) for read in reads)
     vector_cost = width if torn else 1
     best: tuple[float, int, int, UOp] | None = None
-    for rng in rows:
+    # Inner axes first: their rows lie near, while far ones of even distances share cache sets.
+    for rng in sorted(rows, key=lambda rng: rng.arg[0], reverse=True):
         for copies in range(1, min(_MAX_ROWS, range_end(rng)) + 1):
             if range_end(rng) % copies:
                 continue

@@ -1,4 +1,4 @@
-"""Which operand of a tiled reduction is copied to memory near the core, and in which loop order.
+"""Which operands of a tiled reduction are copied to memory near the core, and in which loop order.
 
 In `C[i, j] = sum over k of A[i, k] * B[k, j]` every row i reads all of B. With the lane axis j
 outside of i, cut into tiles, the part of B that one tile needs,
@@ -80,30 +80,35 @@ def _staging(facts: Facts, node: UOp, store: UOp, lane: UOp) -> tuple[Opt, ...]:
         return ()
     rows = [rng for rng in facts.rows(node, lane) if rng in axes]
     reads = [read for read in reads_of(node.src[:1]) if lane in read.open_ranges]
-    if len(reads) != 1 or _product(rows) < _MIN_ROWS:
+    slots = {read.src[0] for read in reads if read.src[0].op is Ops.PARAM}
+    if not reads or len(slots) < len(reads) or _product(rows) < _MIN_ROWS:
         return ()
-    read = reads[0]
     # All loops of a sum in parts, so that one copy serves all rows; if that is too much, one part.
-    whole = [rng for rng in read.open_ranges if rng.arg[1] is AxisType.REDUCE]
-    part = [rng for rng in node.ended_ranges if rng in read.open_ranges]
-    if read.src[0].op is not Ops.PARAM or not part or not all(map(facts.usable, whole)):
+    whole = [_loops(read, node, parts=True) for read in reads]
+    part = [_loops(read, node, parts=False) for read in reads]
+    if not all(part) or not all(facts.usable(rng) for named in whole for rng in named):
         return ()
-    for named in dict.fromkeys((tuple(whole), tuple(part))):
-        tile = _tile_width(facts, read, lane, _product(named))
+    for choice in (whole, part) if whole != part else (whole,):
+        tile = _tile_width(facts, reads, lane, sum(map(_product, choice)))
         if tile:
-            return _opts(named, read, lane, rows, axes, tile)
+            return _opts(dict(zip(reads, choice, strict=True)), lane, rows, axes, tile)
     return ()
 
 
+def _loops(read: UOp, node: UOp, *, parts: bool) -> tuple[UOp, ...]:
+    """The loops of a REDUCE that a read walks; with `parts` also those of REDUCEs around it."""
+    loops = read.open_ranges if parts else node.ended_ranges
+    return tuple(rng for rng in loops if rng.arg[1] is AxisType.REDUCE and rng in read.open_ranges)
+
+
 def _opts(
-    named: tuple[UOp, ...],
-    read: UOp,
+    copied: dict[UOp, tuple[UOp, ...]],
     lane: UOp,
     rows: list[UOp],
     axes: tuple[UOp, ...],
     tile: int,
 ) -> tuple[Opt, ...]:
-    """Rows inside, the lane cut into tiles, what a tile reads along the `named` axes copied."""
+    """Rows inside, the lane cut into tiles, what a tile reads along its named axes copied."""
     swaps, place = _rows_inside(list(axes), rows, lane)
     opts = [Opt(OptOps.SWAP, first, second) for first, second in swaps]
     above = 0  # how far the numbers above the lane's have moved
@@ -116,19 +121,20 @@ def _opts(
         opts.append(Opt(OptOps.SPLIT, place, tile))
         above += 1
         inner = place + 1
-    numbers = sorted(rng.arg[0].number for rng in named)
-    first, *more = [number + above if number > place else number for number in numbers]
-    opts.append(Opt(OptOps.LOCAL, first, (read.src[0].arg[0], *more, inner)))
+    for read, named in copied.items():
+        numbers = sorted(rng.arg[0].number for rng in named)
+        first, *more = [number + above if number > place else number for number in numbers]
+        opts.append(Opt(OptOps.LOCAL, first, (read.src[0].arg[0], *more, inner)))
     return tuple(opts)
 
 
-def _tile_width(facts: Facts, read: UOp, lane: UOp, depth: int) -> int:
-    """Lanes of a tile; 0 where the operand is read well enough as it is."""
+def _tile_width(facts: Facts, reads: list[UOp], lane: UOp, depth: int) -> int:
+    """Lanes of a tile; 0 where the operands are read well enough as they are."""
     width = facts.lanes(lane, wide=True)
-    end, size = range_end(lane), read.dtype.itemsize
+    end, size = range_end(lane), max(read.dtype.itemsize for read in reads)
     if width < 4 or end < width:
         return 0
-    even = lane_stride(read, lane) == 1
+    even = all(lane_stride(read, lane) == 1 for read in reads)
     if even and depth * end * size <= facts.capability.l1_bytes:
         return 0
     for tile in (_VECTORS * width, width):

@@ -131,6 +131,28 @@ def test_padded_image_is_staged_for_many_channels() -> None:
     assert opts.startswith("SWAP(0, 1); SWAP(1, 2); LOCAL(3, 1, 4, 5, 1); ")
 
 
+def batched(products: int, batch: int, m: int, n: int, depth: int) -> Kernel:
+    """out[b, i, j] = sum over k of A[b, i, k] * B[k, j], several such products added."""
+    k = Builder()
+    b, i, j, r = k.loop(batch), k.loop(m), k.loop(n), k.red(depth)
+    out = k.param(batch * m * n)
+    terms = [
+        k.param(batch * m * depth).at((b * m + i) * depth + r) * k.param(depth * n).at(r * n + j)
+        for _ in range(products)
+    ]
+    total = sum(terms[1:], terms[0]).reduce(ReduceOp.ADD, r)
+    return k.kernel(out.at((b * m + i) * n + j).store(total, b, i, j))
+
+
+def test_rows_are_those_that_lie_near() -> None:
+    assert chosen(batched(1, 4, 8, 16, 8)) == "UPCAST(2, 16); UPCAST(1, 4)"
+
+
+def test_every_operand_of_a_sum_of_products_is_staged() -> None:
+    copies = "SWAP(1, 2); SWAP(0, 1); SPLIT(0, 16); LOCAL(4, 2, 1); LOCAL(4, 4, 1)"
+    assert chosen(batched(2, 2, 8, 128, 96)).startswith(copies)
+
+
 def weight_gradient(n: int, out: int, channels: int, side: int, taps: int) -> Kernel:
     """The sum over images and positions of gradient * window, for each weight."""
     k = Builder()
