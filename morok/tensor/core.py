@@ -9,12 +9,30 @@ import numpy as np
 import numpy.typing as npt
 
 from morok import engine
-from morok.dtype import DType, default_float, default_int, dtypes, from_numpy, to_numpy
+from morok.dtype import (
+    DType,
+    default_float,
+    default_int,
+    dtypes,
+    from_numpy,
+    max_value,
+    min_value,
+    to_numpy,
+)
 from morok.errors import DeviceError, DTypeError, ShapeError
 from morok.ir import UOp
 from morok.tensor import memory, nodes
 from morok.tensor.autograd import Autograd
-from morok.tensor.base import Base, fail, is_grad_enabled, make_leaf, remark, unique_leaf, watch
+from morok.tensor.base import (
+    Base,
+    Number,
+    fail,
+    is_grad_enabled,
+    make_leaf,
+    remark,
+    unique_leaf,
+    watch,
+)
 from morok.tensor.prepared import Prepared
 from morok.tensor.provenance import stamp
 
@@ -223,7 +241,7 @@ class Tensor(Autograd):
         stamp()
         new = self._operand("assign", value)
         if not isinstance(new, Base):
-            new = self._wrap(nodes.const(self.dtype, new))
+            new = self._wrap(self._constant("assign", new))
         if new is self:
             return self
         own, shape = self.shape, new.shape
@@ -255,6 +273,17 @@ class Tensor(Autograd):
 
     copy_ = assign
 
+    def _constant(self, method: str, value: Number) -> UOp:
+        """A Python number in this dtype: cast, but an int must fit."""
+        dtype = self.dtype
+        if (
+            dtype.kind in "iu"
+            and not isinstance(value, float)
+            and not min_value(dtype) <= value <= max_value(dtype)
+        ):
+            fail(DTypeError, f"{method}: {value} does not fit in {dtype}")
+        return nodes.const(dtype, value)
+
     def _become(self, method: str, result: Self) -> Self:
         """The in-place form of an operation."""
         if result.shape != self.shape:
@@ -267,7 +296,7 @@ class Tensor(Autograd):
         """Write where `index` (basic indexing) points; `value` is cast and broadcast."""
         new = self._operand("setitem", value)
         if not isinstance(new, Tensor):
-            new = self._wrap(memory.changing(nodes.const(self.dtype, new)))
+            new = self._wrap(memory.changing(self._constant("setitem", new)))
         self.assign(self._written(index, new))
 
     def __iadd__(self, other: Any) -> Self:
