@@ -12,7 +12,7 @@ from morok.engine.compile import (
 )
 from morok.engine.normal import Normal, Window, arguments, normalise, sink_of
 from morok.engine.plans import Row, build_plan
-from morok.engine.realize import realize
+from morok.engine.realize import realize, run_plan
 from morok.engine.record import (
     Copy,
     Draw,
@@ -57,6 +57,7 @@ __all__ = [
     "report_kernels",
     "report_schedule",
     "run_kernel",
+    "run_plan",
     "sink_of",
     "stats",
     "thread_record",

@@ -16,7 +16,7 @@ from morok.engine.buffers import (
     new_version,
 )
 from morok.engine.compile import stats
-from morok.engine.normal import arguments, normalise, sink_of
+from morok.engine.normal import Window, arguments, normalise, sink_of
 from morok.engine.record import recording
 from morok.engine.report import report_kernels, report_schedule, watched
 from morok.engine.schedule import Planned, plan
@@ -52,17 +52,7 @@ def _run(roots: list[UOp]) -> list[UOp]:
     device = Device["CPU"]
     normal = normalise(sink_of(roots))
     planned = plan(normal, device)
-    memory = arguments(normal)
-    memory += [Buffer(b.arg * b.dtype.itemsize) for b in planned.fresh]
-    record = recording()
-    if record is not None:
-        record.run(planned, normal.windows, memory)
-    if watched():
-        _run_watched(planned, memory)
-    else:
-        start = perf_counter()
-        planned.plan.run(memory)
-        stats.run_seconds += perf_counter() - start
+    memory = run_plan(planned, normal.windows, arguments(normal))
     out: list[UOp] = []
     renewed: dict[UOp, UOp] = {}
     for root, slot in zip(roots, planned.results, strict=True):
@@ -78,6 +68,21 @@ def _run(roots: list[UOp]) -> list[UOp]:
                 hold(root, view)
             out.append(view)
     return out
+
+
+def run_plan(planned: Planned, windows: Sequence[Window], memory: Sequence[Buffer]) -> list[Buffer]:
+    """Run a plan on the memory of its windows; the memory of all slots, results included."""
+    every = [*memory, *(Buffer(b.arg * b.dtype.itemsize) for b in planned.fresh)]
+    record = recording()
+    if record is not None:
+        record.run(planned, windows, every)
+    if watched():
+        _run_watched(planned, every)
+    else:
+        start = perf_counter()
+        planned.plan.run(every)
+        stats.run_seconds += perf_counter() - start
+    return every
 
 
 def _shaped(buffer: UOp, root: UOp) -> UOp:

@@ -46,8 +46,7 @@ class Prepared(Generic[T]):
         for window in self._windows:
             buffers.buffer_of(window.node)  # or the error
         memory = [window.memory for window in self._windows]
-        memory += [Buffer(b.arg * b.dtype.itemsize) for b in self._planned.fresh]
-        self._planned.plan.run(memory)
+        memory = engine.run_plan(self._planned, self._windows, memory)
         self.outputs = [self._result(root, memory) for root in self._roots]
         return self.outputs
 
@@ -57,11 +56,7 @@ class Prepared(Generic[T]):
         if slot is None:  # no elements
             return self._class._wrap(nodes.full(shape, root.dtype, 0))
         node = UOp.new_buffer(root.dtype, nodes.size_of(root))
-        place = memory[slot]
-        if slot < len(self._windows):  # the value itself lay in memory
-            place = Buffer(place.nbytes)
-            memoryview(place)[:] = memoryview(memory[slot])
-        return self._class._wrap(nodes.reshape(buffers.bind(node, place), shape))
+        return self._class._wrap(nodes.reshape(buffers.bind(node, memory[slot]), shape))
 
     def __repr__(self) -> str:
         return f"<Prepared: {len(self.kernels)} kernels, {len(self._roots)} results>"

@@ -28,6 +28,14 @@ def test_it_reads_what_the_memory_holds_now() -> None:
     assert plan.outputs[0] is kept[-1]
 
 
+def test_its_kernels_are_watched() -> None:
+    plan = (Tensor([1.0, 2.0]) + 1).prepare()
+    seen: list[int] = []
+    with engine.watch_kernels(lambda planned, times: seen.append(len(times))):
+        plan.execute()
+    assert seen == [1]
+
+
 def test_kernels_and_sources() -> None:
     plan = (Tensor(np.ones((4, 4), np.float32)) + 1).sum(0).prepare()
     assert len(plan.kernels) == 1
