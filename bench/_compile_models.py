@@ -5,7 +5,10 @@ and tinygrad spell alike. Parameters are uninitialised: only the graph matters h
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
+
+from bench import _sizes
 
 Tensor = Any  # either system's
 
@@ -88,7 +91,7 @@ class Mlp(Net):
 
     def __init__(self, tensor: type[Any]) -> None:
         super().__init__(tensor)
-        self.layers = [Linear(self, *sizes) for sizes in ((784, 512), (512, 256), (256, 10))]
+        self.layers = [Linear(self, *sizes) for sizes in pairwise(_sizes.MLP)]
 
     def __call__(self, x: Tensor) -> Tensor:
         for layer in self.layers[:-1]:
@@ -118,7 +121,9 @@ class ResNet50(Net):
         self.stem = Conv(self, 3, 64, 7, 2, norm=True)
         self.blocks: list[Bottleneck] = []
         inputs = 64
-        for stage, (width, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3))):
+        for stage, (width, blocks) in enumerate(
+            zip((64, 128, 256, 512), _sizes.RESNET50, strict=True)
+        ):
             for i in range(blocks):
                 stride = 2 if stage > 0 and i == 0 else 1
                 self.blocks.append(Bottleneck(self, inputs, width, stride))
@@ -167,7 +172,8 @@ class Gpt(Net):
     Tokens come one-hot, so that an embedding is a product, in every system alike.
     """
 
-    VOCABULARY, LENGTH, SIZE, HEADS, LAYERS = 256, 128, 256, 4, 4
+    VOCABULARY, LENGTH, SIZE = _sizes.GPT_VOCABULARY, _sizes.GPT_LENGTH, _sizes.GPT_SIZE
+    HEADS, LAYERS = _sizes.GPT_HEADS, _sizes.GPT_LAYERS
 
     def __init__(self, tensor: type[Any]) -> None:
         super().__init__(tensor)
@@ -200,8 +206,8 @@ def small_shapes(tensor: type[Any], count: int = 300) -> list[Tensor]:
 
 TRAINED: dict[str, tuple[Callable[[type[Any]], Any], tuple[int, ...], str]] = {
     "cnn step": (SmallCnn, (64, 1, 8, 8), "Adam"),
-    "mlp step": (Mlp, (128, 784), "Adam"),
-    "gpt step": (Gpt, (8, Gpt.LENGTH, Gpt.VOCABULARY), "AdamW"),
+    "mlp step": (Mlp, (128, _sizes.MLP[0]), "Adam"),
+    "gpt step": (Gpt, (_sizes.GPT_BATCH, Gpt.LENGTH, Gpt.VOCABULARY), "AdamW"),
 }
 """Network, shape of the input, optimizer."""
 

@@ -11,9 +11,11 @@ import torch
 from torch import nn
 from torch.nn import functional as f
 
+from bench import _sizes
+
 
 class MLP(nn.Module):
-    def __init__(self, sizes: tuple[int, ...] = (784, 512, 256, 10), batch: int = 128) -> None:
+    def __init__(self, sizes: tuple[int, ...] = _sizes.MLP, batch: int = 128) -> None:
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(sizes))
 
@@ -29,8 +31,8 @@ class MLP(nn.Module):
 class CNN(nn.Module):
     def __init__(
         self,
-        channels: tuple[int, int] = (32, 64),
-        side: int = 28,
+        channels: tuple[int, int] = _sizes.CNN_CHANNELS,
+        side: int = _sizes.CNN_SIDE,
         classes: int = 10,
         batch: int = 128,
     ) -> None:
@@ -141,12 +143,12 @@ class ResNet(nn.Module):
 
 class ResNet18(ResNet):
     block = BasicBlock
-    blocks = (2, 2, 2, 2)
+    blocks = _sizes.RESNET18
 
 
 class ResNet50(ResNet):
     block = Bottleneck
-    blocks = (3, 4, 6, 3)
+    blocks = _sizes.RESNET50
 
 
 class Block(nn.Module):
@@ -174,12 +176,12 @@ class Block(nn.Module):
 class GPT(nn.Module):
     def __init__(
         self,
-        vocabulary: int = 256,
-        length: int = 128,
-        size: int = 256,
-        heads: int = 4,
-        layers: int = 4,
-        batch: int = 8,
+        vocabulary: int = _sizes.GPT_VOCABULARY,
+        length: int = _sizes.GPT_LENGTH,
+        size: int = _sizes.GPT_SIZE,
+        heads: int = _sizes.GPT_HEADS,
+        layers: int = _sizes.GPT_LAYERS,
+        batch: int = _sizes.GPT_BATCH,
     ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, size)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import morok as mk
+from bench import _sizes
 from morok.tensor import Tensor
 
 Arrays = dict[str, np.ndarray]
@@ -24,7 +25,7 @@ class MLP:
 
     small: ClassVar = {"sizes": (20, 16, 12, 5), "batch": 16}
 
-    def __init__(self, sizes: tuple[int, ...] = (784, 512, 256, 10), batch: int = 128) -> None:
+    def __init__(self, sizes: tuple[int, ...] = _sizes.MLP, batch: int = 128) -> None:
         self.sizes = sizes
         self.batch = batch
         self.layers = [mk.nn.Linear(*pair) for pair in pairwise(sizes)]
@@ -49,8 +50,8 @@ class CNN:
 
     def __init__(
         self,
-        channels: tuple[int, int] = (32, 64),
-        side: int = 28,
+        channels: tuple[int, int] = _sizes.CNN_CHANNELS,
+        side: int = _sizes.CNN_SIDE,
         classes: int = 10,
         batch: int = 128,
     ) -> None:
@@ -177,12 +178,12 @@ class ResNet:
 
 class ResNet18(ResNet):
     block = BasicBlock
-    blocks = (2, 2, 2, 2)
+    blocks = _sizes.RESNET18
 
 
 class ResNet50(ResNet):
     block = Bottleneck
-    blocks = (3, 4, 6, 3)
+    blocks = _sizes.RESNET50
 
 
 # ---- GPT (Radford et al. 2019) -------------------------------------------------------------------
@@ -220,12 +221,12 @@ class GPT:
 
     def __init__(
         self,
-        vocabulary: int = 256,
-        length: int = 128,
-        size: int = 256,
-        heads: int = 4,
-        layers: int = 4,
-        batch: int = 8,
+        vocabulary: int = _sizes.GPT_VOCABULARY,
+        length: int = _sizes.GPT_LENGTH,
+        size: int = _sizes.GPT_SIZE,
+        heads: int = _sizes.GPT_HEADS,
+        layers: int = _sizes.GPT_LAYERS,
+        batch: int = _sizes.GPT_BATCH,
     ) -> None:
         self.vocabulary, self.length, self.batch = vocabulary, length, batch
         self.tokens = mk.nn.Embedding(vocabulary, size)

@@ -3,6 +3,9 @@
 Layers that behave differently in the two (dropout, batch norm) hold a flag `training`, True from
 the start as in PyTorch. Models being plain objects, `train(model)` and `evaluate(model)` set the
 flag of everything a model holds, as PyTorch's `model.train()` and `model.eval()` do.
+
+A function under jit sees the flags of a model among its arguments, not those of one in its closure:
+there, each mode needs a function of its own.
 """
 
 from __future__ import annotations

@@ -174,12 +174,14 @@ class Reduce(Casting):
     # extremes ------------------------------------------------------------------------------------
 
     def max(self, dim: Dims = None, keepdim: bool = False, **names: Unpack[Names]) -> Self:
-        """The largest element, NaN if there is one. Equal largest elements share the gradient."""
+        """The largest element, NaN if there is one; its place is `argmax`'s. Equal largest elements
+        share the gradient."""
         dim, keepdim = _named(dim, keepdim, names)
         return self._reduced(ReduceOp.MAX, "max", dim, keepdim)
 
     def min(self, dim: Dims = None, keepdim: bool = False, **names: Unpack[Names]) -> Self:
-        """The smallest element, NaN if there is one. Equal smallest elements share the gradient."""
+        """The smallest element, NaN if there is one; its place is `argmin`'s. Equal smallest
+        elements share the gradient."""
         dim, keepdim = _named(dim, keepdim, names)
         return self._reduced(ReduceOp.MIN, "min", dim, keepdim)
 

@@ -236,6 +236,17 @@ def test_dropout_is_told_the_mode() -> None:
     assert model[1].training
 
 
+def test_jit_sees_the_mode_of_a_model_among_its_arguments() -> None:
+    @mk.jit
+    def apply(layer: mk.nn.Dropout, x: Tensor) -> Tensor:
+        return layer(x)
+
+    layer, x = mk.nn.Dropout(0.5), Tensor.ones(64).realize()
+    assert all((apply(layer, x).numpy() == 0).any() for _ in range(4))
+    mk.nn.evaluate(layer)
+    assert all(apply(layer, x).numpy().all() for _ in range(4))
+
+
 def test_running_statistics_change_even_if_nobody_reads_them(rng) -> None:
     """Case 15: with the loss, with a step, and by themselves once in a while."""
     import torch
