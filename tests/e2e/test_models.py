@@ -33,6 +33,7 @@ class Case:
     optimizer: str
     options: dict[str, Any]
     wide: bool = False
+    by_itself: bool = True  # whether its operations are realised one by one too
 
     def __str__(self) -> str:
         return self.name
@@ -42,7 +43,8 @@ CASES = [
     Case("MLP", "Adam", {"lr": 1e-2}),
     Case("CNN", "Adam", {"lr": 1e-3}, wide=True),
     Case("ResNet18", "SGD", {"lr": 1e-2, "momentum": 0.9}, wide=True),
-    Case("ResNet50", "SGD", {"lr": 1e-2, "momentum": 0.9}, wide=True),
+    # Of the operations that ResNet18 has.
+    Case("ResNet50", "SGD", {"lr": 1e-2, "momentum": 0.9}, wide=True, by_itself=False),
     Case("GPT", "AdamW", {"lr": 1e-3}),
     Case("LSTMClassifier", "Adam", {"lr": 1e-2}),
 ]
@@ -158,6 +160,8 @@ def test_jit_is_lazy_bit_for_bit(case: Case, lazily: Trained) -> None:
 
 
 def test_every_operation_by_itself(case: Case, lazily: Trained) -> None:
+    if not case.by_itself:
+        return
     with realised_after_every_operation():
         losses, _ = trained(case, BY_ITSELF, lambda step: step)
     np.testing.assert_allclose(losses, lazily[0][:BY_ITSELF], rtol=1e-3)
