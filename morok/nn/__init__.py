@@ -3,7 +3,7 @@
 from morok.nn import init, state
 from morok.nn.attention import MultiHeadAttention, MultiheadAttention
 from morok.nn.files import safe_load, safe_save
-from morok.nn.layers import Conv1d, Conv2d, Embedding, Linear
+from morok.nn.layers import Conv1d, Conv2d, Conv3d, Embedding, Linear
 from morok.nn.losses import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -57,6 +57,7 @@ __all__ = [
     "BatchNorm3d",
     "Conv1d",
     "Conv2d",
+    "Conv3d",
     "CrossEntropyLoss",
     "Dropout",
     "Dropout2d",

@@ -106,6 +106,12 @@ class Conv2d(_Conv):
     rank = 2
 
 
+class Conv3d(_Conv):
+    """Cross-correlation of volumes (n, in, depth, height, width); otherwise as `Conv2d`."""
+
+    rank = 3
+
+
 class Embedding:
     """A row of `weight` (num_embeddings, embedding_dim) for each whole number.
 

@@ -161,7 +161,7 @@ def test_jit_is_lazy_bit_for_bit(case: Case, lazily: Trained) -> None:
 
 def test_every_operation_by_itself(case: Case, lazily: Trained) -> None:
     if not case.by_itself:
-        return
+        pytest.skip("another case has the same operations")
     with realised_after_every_operation():
         losses, _ = trained(case, BY_ITSELF, lambda step: step)
     np.testing.assert_allclose(losses, lazily[0][:BY_ITSELF], rtol=1e-3)

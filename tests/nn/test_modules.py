@@ -22,7 +22,9 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
     ("Conv1d", (5, 6, 3), {"stride": 2, "padding": 1, "dilation": 2}, ROWS),
     ("Conv2d", (4, 6, (3, 5)), {"padding": "same", "groups": 2}, IMAGE),
     ("Conv2d", (4, 6, 3), {"padding": "valid", "bias": False}, IMAGE),
+    ("Conv3d", (2, 4, (2, 1, 3)), {"padding": (0, 1, 1), "stride": (1, 2, 1)}, (1, 2, 3, 4, 5)),
     ("BatchNorm1d", (5,), {}, ROWS),
+    ("BatchNorm3d", (2,), {}, (2, 2, 3, 2, 2)),
     ("BatchNorm2d", (4,), {"momentum": 0.3, "eps": 1e-3}, IMAGE),
     ("BatchNorm2d", (4,), {"momentum": None}, IMAGE),
     ("BatchNorm2d", (4,), {"affine": False, "track_running_stats": False}, IMAGE),
@@ -268,6 +270,17 @@ def test_running_statistics_change_even_if_nobody_reads_them(rng) -> None:
     assert norm.num_batches_tracked.item() == 30
     np.testing.assert_allclose(norm.running_mean.numpy(), theirs.running_mean.numpy(), rtol=1e-5)
     np.testing.assert_allclose(norm.running_var.numpy(), theirs.running_var.numpy(), rtol=1e-5)
+
+
+def test_running_statistics_change_under_jit(rng) -> None:
+    """A function that only applies the layer; each call moves them once."""
+    plain, jitted = mk.nn.BatchNorm1d(3), mk.nn.BatchNorm1d(3)
+    run = mk.jit(lambda x: jitted(x))
+    for i in range(6):
+        x = Tensor(rng.standard_normal((5, 3)).astype(np.float32))
+        np.testing.assert_array_equal(plain(x).numpy(), run(x).numpy())
+        np.testing.assert_array_equal(plain.running_var.numpy(), jitted.running_var.numpy())
+        assert jitted.num_batches_tracked.item() == i + 1
 
 
 def test_unread_passes_do_not_pile_up(rng) -> None:
