@@ -51,6 +51,9 @@ def load(own: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool) -> N
     with no_grad():
         for name, value in values.items():
             own[name].assign(value)
+    # A first step that finds everything in its place is like all others.
+    if values:
+        Tensor.realize(*(own[name] for name in values))
 
 
 def fitting(what: str, own: Tensor, value: Any) -> Tensor:
