@@ -7,7 +7,9 @@ names of what it only read; a replay that overwrites memory owes to others what 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
+from morok import engine
 from morok._core import toposort
 from morok.engine import base_of, buffers
 from morok.ir import UOp
@@ -28,6 +30,10 @@ def open_for_writing(tensors: Iterable[Base]) -> None:
     with lock:
         tensors = list(tensors)
         compute_readers(tensors)
+        for tensor in filter(_computed, tensors):
+            view = memory.memory_of(tensor)
+            if view is not None:
+                memory.show(tensor, nodes.reshape(engine.duplicate(base_of(view)), tensor.shape))
         own_memory(tensors)
         for tensor in tensors:
             view = memory.memory_of(tensor)
@@ -52,7 +58,8 @@ def _touches(tensor: Base, targets: set[UOp]) -> bool:
 
 def own_memory(tensors: Iterable[Base]) -> None:
     """Give each of these realised tensors memory that holds no other value, that no array shows and
-    that may be written. A tensor on lent memory that may be written stays."""
+    that may be written. A tensor on lent memory that may be written stays; so does a computed one,
+    whose memory belongs to its graph."""
     with lock:
         owners: dict[UOp, set[int]] = {}
         for tensor in all_tensors():
@@ -62,53 +69,73 @@ def own_memory(tensors: Iterable[Base]) -> None:
         for tensor in tensors:
             view = memory.memory_of(tensor)
             base = None if view is None else base_of(view)
-            if base is None or (tensor._alias and not buffers.buffer_of(base).readonly):
+            if base is None or _computed(tensor):
+                continue
+            if tensor._alias and not buffers.buffer_of(base).readonly:
                 continue
             if len(owners[base]) > 1 or buffers.is_external(base) or memory.is_shown(base):
-                memory.move_out(tensor, base)
+                memory.show(tensor, nodes.reshape(engine.duplicate(base), tensor.shape))
                 tensor._alias = False
                 owners[base].discard(id(tensor))
 
 
-Names = list[tuple[Base, UOp, bool, UOp, UOp]]
-"""Of renamed tensors: graph and gradient flag before, BUFFER before, BUFFER for the time being."""
+def _computed(tensor: Base) -> bool:
+    """Whether gradients flow through it: it keeps the graph that its value was computed by."""
+    return tensor._rg and not tensor._leaf
 
 
-def rename(tensors: Iterable[Base]) -> Names:
-    """Until `name_back`, realised tensors stand on BUFFERs of other names on the same memory.
+class Name(NamedTuple):
+    """A tensor that stands on another BUFFER for a while."""
+
+    tensor: Base
+    uop: UOp  # its graph before
+    requires_grad: bool  # and gradient flag
+    old: UOp  # its BUFFER before
+    new: UOp
+    copied: bool  # `new` is a copy, not another name
+
+
+def rename(tensors: Iterable[Base]) -> list[Name]:
+    """Until `name_back`, realised tensors stand on BUFFERs of other names on the same memory, or,
+    if they keep a graph, on copies.
 
     No value that was computed from them before is found again then. Computed tensors are constants
     to gradients.
     """
-    names: Names = []
+    names: list[Name] = []
     with lock:
         for tensor in tensors:
             view = memory.memory_of(tensor)
             if view is None:
                 continue
             old = base_of(view)
-            new = buffers.second_name(old)
-            memory.show_as(old, new)
-            names.append((tensor, tensor.uop, tensor._rg, old, new))
+            copied = _computed(tensor)
+            new = engine.duplicate(old) if copied else buffers.second_name(old)
+            if not copied:
+                memory.show_as(old, new)
+            names.append(Name(tensor, tensor.uop, tensor._rg, old, new, copied))
             memory.show(tensor, nodes.reshape(new, tensor.shape))
     return names
 
 
-def name_back(names: Names) -> None:
+def name_back(names: list[Name]) -> None:
     """Undo `rename`. A tensor written meanwhile keeps its new value; its old BUFFER is gone."""
     with lock:
         back: dict[UOp, UOp] = {}
-        for *_, old, new in names:
-            if buffers.has_memory(new):
-                back[new] = old
-            else:
-                buffers.forget(old)
-        for tensor, uop, requires_grad, old, new in names:
-            if new in back and base_of(tensor.uop) is new and tensor._home is None:
-                tensor.uop, tensor._rg = uop, requires_grad
+        for name in names:
+            if buffers.has_memory(name.new):
+                back[name.new] = name.old
+            elif not name.copied:
+                buffers.forget(name.old)
+        for name in names:
+            if name.new not in back:
+                continue
+            tensor = name.tensor
+            if base_of(tensor.uop) is name.new and tensor._home is None:
+                tensor.uop, tensor._rg = name.uop, name.requires_grad
                 remark(tensor)
-            if new in back:
-                buffers.call_version(old, buffers.buffer_of(new))
+            if not name.copied:
+                buffers.call_version(name.old, buffers.buffer_of(name.new))
         named = [t for t in all_tensors() if not back.keys().isdisjoint(_graph(t))]
         memory.realize(named)
         for tensor in named:
