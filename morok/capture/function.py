@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from types import MethodType
@@ -19,7 +20,8 @@ from morok.capture.trace import Label, Trace, Tracer, place_of
 from morok.dtype import DType
 from morok.engine import base_of, buffers
 from morok.errors import JitError
-from morok.ir import Ops
+from morok.forking import held_at_fork
+from morok.ir import Ops, UOp
 from morok.tensor import Tensor, fail, generator, is_grad_enabled, memory, nodes, versions
 
 P = ParamSpec("P")
@@ -28,6 +30,8 @@ R = TypeVar("R")
 _KEYS = 32  # argument structures remembered by a function
 _CAPTURES = 4  # recordings for one structure: other tensors in the closure, gradients set or not
 _TRIES = 6  # calls that may differ in a row
+_lock = held_at_fork(threading.Lock())
+"""Held while the recordings of a function are looked up."""
 
 
 configure(Tensor, buffers.buffer_of, int(Ops.RESHAPE), int(Ops.BUFFER))
@@ -36,12 +40,11 @@ configure(Tensor, buffers.buffer_of, int(Ops.RESHAPE), int(Ops.BUFFER))
 class _Site:
     """What is known of calls with one structure of arguments."""
 
-    __slots__ = ("captures", "hidden", "last", "reason", "tries")
+    __slots__ = ("captures", "reason", "traces", "tries")
 
     def __init__(self) -> None:
-        self.captures: list[Capture] = []
-        self.hidden: list[list[Any]] = []  # of each capture, BUFFERs that must have memory
-        self.last: Trace | None = None
+        self.captures: list[tuple[Capture, list[UOp]]] = []  # with BUFFERs that must have memory
+        self.traces: list[Trace] = []  # of late calls that no other agrees with yet
         self.tries = 0
         self.reason = ""
 
@@ -69,7 +72,7 @@ class Jit(Dispatcher):
     @property
     def replays(self) -> int:
         """How many calls replayed one of them."""
-        return sum(capture.replays for site in self._sites.values() for capture in site.captures)
+        return sum(capture.replays for site in self._sites.values() for capture, _ in site.captures)
 
     def clear(self) -> None:
         """Forget every recording."""
@@ -90,14 +93,15 @@ class Jit(Dispatcher):
             settings.default_int,
         )
         key = (mode, *flat.key)
-        site = self._sites.get(key)
-        if site is None:
-            site = self._sites[key] = _Site()
-            while len(self._sites) > _KEYS:
-                self._sites.popitem(last=False)
-        self._sites.move_to_end(key)
+        with _lock:
+            site = self._sites.get(key)
+            if site is None:
+                site = self._sites[key] = _Site()
+                while len(self._sites) > _KEYS:
+                    self._sites.popitem(last=False)
+            self._sites.move_to_end(key)
         plain = False
-        for capture, hidden in zip(site.captures, site.hidden, strict=True):
+        for capture, hidden in list(site.captures):
             if not all(map(buffers.has_memory, hidden)):
                 continue
             capture.report = _reporter(capture) if engine.watched() else None
@@ -135,17 +139,20 @@ class Jit(Dispatcher):
         if plain or trace is None or trace.lent:
             return result
         site.tries += 1
-        last, site.last = site.last, trace
         if trace.reason:
             site.reason = trace.reason
-            site.last = None
-        elif last is not None:
-            site.reason = trace.differs(last)
-            if not site.reason:
-                site.captures.append(capture_of(trace, last))
-                site.hidden.append([c.node for c in trace.constants if c.node is not None])
-                del site.captures[:-_CAPTURES], site.hidden[:-_CAPTURES]
-                site.last, site.tries = None, 0
+            return result
+        for before in reversed(site.traces):
+            differs = trace.differs(before)
+            if not differs:
+                hidden = [c.node for c in trace.constants if c.node is not None]
+                site.captures.append((capture_of(trace, before), hidden))
+                del site.captures[:-_CAPTURES]
+                site.traces, site.tries = [t for t in site.traces if t is not before], 0
+                return result
+            if before is site.traces[-1]:
+                site.reason = differs
+        site.traces = [*site.traces[-_CAPTURES:], trace]
         return result
 
 

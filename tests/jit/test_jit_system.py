@@ -239,3 +239,20 @@ def test_a_gradient_of_another_dtype_is_recorded_anew() -> None:
             out = read(Tensor([float(i)]))
             assert out.item() == 5 + i
             assert out.dtype is dtype
+
+
+def test_tensors_of_the_closure_that_take_turns() -> None:
+    class Pair:
+        weight = Tensor([0.0])
+
+    pair, weights = Pair(), [Tensor([1.0]), Tensor([2.0])]
+
+    @mk.jit
+    def add(x):
+        return x + pair.weight
+
+    for i in range(12):
+        pair.weight = weights[i % 2]
+        assert add(Tensor([10.0])).item() == 11 + i % 2
+    assert add.captures == 2
+    assert add.replays == 8
