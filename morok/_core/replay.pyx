@@ -346,6 +346,10 @@ cdef class Capture:
                 return candidate
         dtype, shape = self.forms[i]
         made = self.make(dtype, shape)
+        if not pool and self.output_grads[i] < 0:
+            # The next call will need it, if the caller still has this one: now, so that memory does
+            # not grow later.
+            pool.append(self.make(dtype, shape))
         pool.append(made)
         if c_list_size(<PyObject *>pool) > POOLED:
             del pool[0]
