@@ -13,7 +13,7 @@ import morok as mk
 from bench import _dispatch_morok, harness
 from bench import _memory_data as data
 from bench.harness import Case, Step, Wait
-from bench.memory import LENGTHS, TABLES
+from bench.memory import LENGTHS, SECONDS, TABLES, timed
 from morok import Tensor, _core, engine
 
 VERSION = mk.__version__
@@ -58,15 +58,25 @@ def makers() -> dict[str, Callable[[], tuple[Step, Wait]]]:
     }
 
 
-def own(quick: bool, timed: Mapping[str, Case]) -> dict[str, Case]:
+def own(quick: bool, cases: Mapping[str, Case]) -> dict[str, Case]:
     """The cases no other system has, and the timed ones with the operations of their kernels."""
     lazy, jitted = (QUICK, QUICK) if quick else (LAZY, JITTED)
+    seconds = 0.01 if quick else SECONDS
     return {
         "jitted steps": lambda: _growth(_dispatch_morok.train(adam=True), jitted),
         "lazy steps": lambda: _growth(_dispatch_morok.train(adam=True, jitted=False), lazy),
         "node": lambda: _node(quick),
-        **{name: partial(_counted, case, makers()[name]) for name, case in timed.items()},
+        **{name: partial(_counted, case, makers()[name]) for name, case in cases.items()},
+        **{
+            f"cumsum {n}": partial(_beside_numpy, cases[f"cumsum {n}"], n, seconds) for n in LENGTHS
+        },
     }
+
+
+def _beside_numpy(case: Case, count: int, seconds: float) -> dict[str, float]:
+    """The running sum, and what NumPy takes for it."""
+    made = makers()[f"cumsum {count}"]
+    return {**_counted(case, made), "numpy": timed(*_numpy(count), seconds)["ms"]}
 
 
 def _node(quick: bool) -> dict[str, float]:
