@@ -1,6 +1,6 @@
 """Tensor: lazy arrays with gradients, the face users see."""
 
-from morok.tensor import memory, nodes, versions
+from morok.tensor import effects, memory, nodes, versions
 from morok.tensor.base import all_tensors, enable_grad, fail, grad_mode, is_grad_enabled, no_grad
 from morok.tensor.core import Tensor
 from morok.tensor.random import generator, initial_seed, manual_seed
@@ -8,6 +8,7 @@ from morok.tensor.random import generator, initial_seed, manual_seed
 __all__ = [
     "Tensor",
     "all_tensors",
+    "effects",
     "enable_grad",
     "fail",
     "generator",
