@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from morok.errors import ShapeError
 from morok.optim.optimizers import Optimizer
+from morok.tensor import Tensor
 
 
 class LRScheduler(ABC):
@@ -118,7 +118,7 @@ class MultiStepLR(LRScheduler):
         gamma: float = 0.1,
         last_epoch: int = -1,
     ) -> None:
-        self.milestones = sorted(Counter(milestones).elements())
+        self.milestones = sorted(milestones)
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
@@ -256,7 +256,7 @@ class OneCycleLR(LRScheduler):
             if last_epoch == -1:
                 group["initial_lr"] = first
             if cycle_momentum:
-                _momentum_of(group)
+                _check_momentum(group)
                 group.vary("betas" if "betas" in group else "momentum")
         super().__init__(optimizer, last_epoch)
 
@@ -269,16 +269,15 @@ class OneCycleLR(LRScheduler):
         if step >= self.total_steps:
             raise ShapeError(f"OneCycleLR: step {step} of {self.total_steps}: the cycle is over")
         begin, start = 0.0, values[0]
-        last = self.phases[-1][0]
         for end, ends in self.phases:
             stop = values[ends[which]]
-            if step <= end or end == last:
-                part = (step - begin) / (end - begin) if end != begin else 1.0
-                if self.linear:
-                    return start + (stop - start) * part
-                return stop + (start - stop) / 2.0 * (1 + math.cos(math.pi * part))
+            if step <= end:
+                break
             begin, start = end, stop
-        return start
+        part = (step - begin) / (end - begin) if end != begin else 1.0
+        if self.linear:
+            return start + (stop - start) * part
+        return stop + (start - stop) / 2.0 * (1 + math.cos(math.pi * part))
 
     def _apply(self) -> None:
         super()._apply()
@@ -292,11 +291,8 @@ class OneCycleLR(LRScheduler):
                 group["momentum"] = momentum
 
 
-def _momentum_of(group: Mapping[str, Any]) -> Any:
-    """The momentum of a group, or its first beta; ShapeError where it has none."""
-    if "betas" in group:
-        return group["betas"][0]
-    momentum = group.get("momentum")
-    if (isinstance(momentum, int | float) and not momentum) or momentum is None:
+def _check_momentum(group: Mapping[str, Any]) -> None:
+    """ShapeError for a group without momentum and betas."""
+    momentum = group.get("momentum", 0.0)
+    if "betas" not in group and not isinstance(momentum, Tensor) and not momentum:
         raise ShapeError("OneCycleLR: the optimizer has no momentum: pass cycle_momentum=False")
-    return momentum

@@ -46,7 +46,7 @@ def steps(optimizer: Any, params: list[Any], count: int, seed: int, make: Any = 
 @pytest.mark.parametrize(("name", "options"), KINDS)
 def test_a_state_continues_where_it_stood(rng, name: str, options: dict[str, Any]) -> None:
     kind = getattr(mk.optim, name)
-    first, arrays = parameters(rng), None
+    first = parameters(rng)
     one = kind(first, **options)
     steps(one, first, 3, 1)
     arrays = [p.numpy().copy() for p in first]
@@ -173,7 +173,6 @@ def test_a_half_written_by_somebody_else_starts_its_master_again() -> None:
     assert optimizer.state[id(half)]["master"].tolist() == half.tolist()
 
 
-@pytest.mark.torch
 def test_gradients_accumulate(rng) -> None:
     """Four small batches, each weighted by a quarter, are the large one."""
     x, y = rng.standard_normal((16, 3)), rng.standard_normal((16, 2))
