@@ -8,7 +8,7 @@ import math
 import os
 import tempfile
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +96,7 @@ def safe_load(path: Path) -> dict[str, Tensor]:
     return {name: _tensor(path, name, entry, data) for name, entry in entries.items()}
 
 
-def _damaged(path: Path, why: str) -> Any:
+def _damaged(path: Path, why: str) -> NoReturn:
     raise ShapeError(f"safe_load: {os.fspath(path)} is no safetensors file: {why}")
 
 

@@ -34,12 +34,12 @@ class _BatchNorm:
         self.eps = eps
         self.momentum = momentum
         self.training = True
-        self.weight = Tensor.ones(num_features, dtype=dtype, requires_grad=True) if affine else None
-        self.bias = Tensor.zeros(num_features, dtype=dtype, requires_grad=True) if affine else None
-        tracked = track_running_stats
-        self.running_mean = _kept(np.zeros(num_features), dtype) if tracked else None
-        self.running_var = _kept(np.ones(num_features), dtype) if tracked else None
-        self.num_batches_tracked = Tensor(0, dtype=dtypes.int64) if tracked else None
+        self.weight, self.bias = _affine((num_features,), affine, affine, dtype)
+        self.running_mean = self.running_var = self.num_batches_tracked = None
+        if track_running_stats:
+            self.running_mean = _kept(np.zeros(num_features), dtype)
+            self.running_var = _kept(np.ones(num_features), dtype)
+            self.num_batches_tracked = Tensor(0, dtype=dtypes.int64)
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.ndim not in self.ranks:

@@ -7,6 +7,7 @@ not depend on the state (the inputs' part of all gates) is one product for all s
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from morok.tensor import Tensor
 State = tuple[Tensor, ...]
 
 
-class _Recurrent:
+class _Recurrent(ABC):
     """What LSTM and GRU share: weights, layers, directions.
 
     Layer k has `weight_ih_lk` (gates * hidden, in), `weight_hh_lk` (gates * hidden, hidden) and
@@ -27,7 +28,6 @@ class _Recurrent:
 
     gates = 0
     states = 0
-    training: bool
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class _Recurrent:
             *(getattr(self, name) if self.bias else None for name in biases),
         )
 
+    @abstractmethod
     def _step(self, given: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> State:
         """The state after a step; `given` is the inputs' part of the gates, (n, gates * hidden)."""
-        raise AssertionError("a recurrent layer defines its step")
 
     def _walk(self, x: Tensor, state: State, layer: int, way: str) -> tuple[list[Tensor], State]:
         """The outputs (n, hidden) of all steps of (length, n, width), in order, and the last

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from morok.errors import AxisError, ShapeError
+from morok.nn.layers import Per
 from morok.tensor import Tensor
 
-Per = int | Sequence[int]
 Layer = Callable[..., Any]
 
 
