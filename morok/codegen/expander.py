@@ -26,6 +26,7 @@ from morok.optimizer import (
     flat_index,
     index_parts,
     lane_stride,
+    lanes_of_sums,
     make_range,
     next_number,
     prepare,
@@ -276,18 +277,11 @@ def _store_lane(store: UOp) -> UOp | None:
     """The UPCAST range of a STORE that becomes vectors: one along which it writes neighbours; else
     one along which most reads of its reductions are neighbours, whose sums are worth vectors even
     if they are stored one by one."""
-    address, value = store.src[:2]
     upcast = bound_ranges(store, AxisType.UPCAST)
     for rng in upcast:
-        if lane_stride(address, rng) == 1:
+        if lane_stride(store.src[0], rng) == 1:
             return rng
-    sums = [node for node in toposort(value) if node.op is Ops.REDUCE]
-    for rng in upcast:
-        inside = [node.src[0] for node in sums if rng in node.open_ranges]
-        reads = [read for read in reads_of(inside) if rng in read.open_ranges]
-        if reads and 2 * sum(lane_stride(read, rng) == 1 for read in reads) > len(reads):
-            return rng
-    return None
+    return next(iter(lanes_of_sums(store, upcast)), None)
 
 
 def _elements(

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from morok._core import affine_split, toposort
 from morok.dtype import DType, dtypes
 from morok.ir import AxisType, Capability, Ops, UOp
-from morok.optimizer.ranges import flat_index, lane_stride, range_end, reads_of, simplify_all
+from morok.optimizer.ranges import (
+    flat_index,
+    lane_stride,
+    lanes_of_sums,
+    range_end,
+    reads_of,
+    simplify_all,
+)
 
 __all__ = ["SHORT_LANE", "Facts", "short_lane"]
 
@@ -78,23 +85,12 @@ class Facts:
             elif node.op is Ops.STORE:
                 units = [rng for rng in node.ended_ranges if lane_stride(node.src[0], rng) == 1]
                 if all(map(short_lane, units)):
-                    units = self._summing_lanes(node) or units
+                    sums = lanes_of_sums(node, node.ended_ranges)
+                    units = [rng for rng in sums if range_end(rng) >= SHORT_LANE] or units
             else:
                 continue
             found.update((rng, None) for rng in units if self.usable(rng) and self._even(rng))
         return list(found)
-
-    def _summing_lanes(self, store: UOp) -> list[UOp]:
-        """The output axes of a STORE along which its reductions read neighbours."""
-        sums = [node for node in toposort(store.src[1]) if node.op is Ops.REDUCE]
-        found = []
-        for rng in store.ended_ranges:
-            inside = [node.src[0] for node in sums if rng in node.open_ranges]
-            reads = [read for read in reads_of(inside) if rng in read.open_ranges]
-            even = sum(lane_stride(read, rng) == 1 for read in reads)
-            if 2 * even > len(reads) and range_end(rng) >= SHORT_LANE:
-                found.append(rng)
-        return found
 
     def written_to_neighbours(self, rng: UOp) -> bool:
         """Some statement stores along this axis element after element."""

@@ -21,6 +21,7 @@ __all__ = [
     "is_address",
     "is_open",
     "lane_stride",
+    "lanes_of_sums",
     "make_range",
     "next_number",
     "range_end",
@@ -168,6 +169,18 @@ def reads_of(roots: Iterable[UOp]) -> list[UOp]:
             if source.op is Ops.INDEX and not is_address(node, position):
                 reads[source] = None
     return list(reads)
+
+
+def lanes_of_sums(store: UOp, ranges: Iterable[UOp]) -> list[UOp]:
+    """The ranges of a STORE along which most reads of its reductions are neighbours."""
+    sums = [node for node in toposort(store.src[1]) if node.op is Ops.REDUCE]
+    found = []
+    for rng in ranges:
+        inside = [node.src[0] for node in sums if rng in node.open_ranges]
+        reads = [read for read in reads_of(inside) if rng in read.open_ranges]
+        if 2 * sum(lane_stride(read, rng) == 1 for read in reads) > len(reads):
+            found.append(rng)
+    return found
 
 
 def next_number(sink: UOp) -> int:
