@@ -40,11 +40,11 @@ def enter_attributes(object cls):
 cdef class Flat:
     """Values taken apart; see the stub."""
 
-    cdef readonly list key
-    cdef readonly list tensors
-    cdef readonly list opaque
-    cdef readonly list names
-    cdef dict seen
+    cdef readonly list key  # structure, classes, Python values
+    cdef readonly list tensors  # in order, each once
+    cdef readonly list opaque  # objects that were not entered
+    cdef readonly list names  # where each tensor stands, or None
+    cdef dict seen  # by address: the number of what was met
 
     def __init__(self, bint named=False):
         self.key = []
@@ -119,10 +119,10 @@ cdef class Flat:
 cdef class Dispatcher:
     """A function that replays its latest capture where it fits; see the stub."""
 
-    cdef public Capture latest
-    cdef public object __wrapped__
-    cdef dict __dict__
-    cdef object __weakref__
+    cdef public Capture latest  # tried first, or None
+    cdef public object __wrapped__  # the function
+    cdef dict __dict__  # what makes it look like the function
+    cdef object __weakref__  # lazily made list of weak references
 
     def __call__(self, *args, **kwargs):
         cdef Capture latest = self.latest
