@@ -10,10 +10,11 @@ from itertools import pairwise
 from morok._core import consumers, toposort
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import CallInfo, GroupOp, KernelInfo, Level, Ops, UOp, check_stage, is_ordered
+from morok.ir import CallInfo, KernelInfo, Level, Ops, UOp, check_stage, is_ordered
 from morok.rangeify.collapse import load_collapse
 from morok.rangeify.cost import tensor_reads
 from morok.rangeify.estimate import estimate
+from morok.rangeify.movement import below_movement
 from morok.rangeify.places import Kernel, Ranged
 from morok.rangeify.ranges import Rangeify
 from morok.rangeify.transforms import block_sums, renumber, simplify_merge_adjacent
@@ -236,9 +237,7 @@ def _loop_in_place(root: UOp, users: dict[UOp, list[UOp]]) -> UOp:
         not is_ordered(user) and user.op not in _WITHIN for user in users[memory]
     ):
         return root
-    base = view
-    while base.op in GroupOp.Movement:
-        base = base.src[0]
+    base = below_movement(view)
     replace = {memory: view}
     for read in tensor_reads(loop):
         tensor = read.src[0]

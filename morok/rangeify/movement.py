@@ -161,6 +161,13 @@ def _index_through(idx: UOp, m: UOp) -> UOp | None:
     return UOp(Ops.INDEX, idx.dtype, src if valid is None else (*src, valid), valid is not None)
 
 
+def below_movement(u: UOp) -> UOp:
+    """What a chain of movement ops looks at."""
+    while u.op in GroupOp.Movement:
+        u = u.src[0]
+    return u
+
+
 def movement_op_patterns() -> RuleSet:
     """`pm_mops`: an INDEX consumes the movement op below it; the same index twice is one."""
     rules = RuleSet("pm_mops")

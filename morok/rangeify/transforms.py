@@ -9,6 +9,7 @@ from math import prod
 from morok._core import affine_form
 from morok.dtype import dtypes
 from morok.ir import AxisId, GroupOp, Ops, Pat, ReduceOp, RuleSet, UOp, graph_rewrite
+from morok.rangeify.places import end_of
 
 LONG_SUM = 1 << 14  # steps of a float sum beyond which it is cut into blocks
 BLOCK = 1 << 12  # steps of the innermost block, dealt out over 16 and more accumulators
@@ -109,7 +110,7 @@ pm_block_sums = RuleSet("pm_block_sums")
 def block_sum(total: UOp, ctx: itertools.count[int]) -> UOp | None:
     """sum over r < n -> sum over a of sum over b of x[r := a * d + b]"""
     loops = total.ended_ranges
-    count = prod(_end(r) for r in loops)
+    count = prod(end_of(r) for r in loops)
     if total.arg is not ReduceOp.ADD or total.dtype.kind != "f" or count <= LONG_SUM:
         return None
     return _blocked(total.src[0], loops, BLOCK, ctx)
@@ -120,21 +121,21 @@ def _blocked(value: UOp, loops: tuple[UOp, ...], block: int, ctx: itertools.coun
     inner: list[UOp] = []
     outer = list(loops)
     size = 1
-    while outer and size * _end(outer[-1]) <= block:
-        size *= _end(outer[-1])
+    while outer and size * end_of(outer[-1]) <= block:
+        size *= end_of(outer[-1])
         inner.insert(0, outer.pop())
     room = block // size
     if outer and room > 1:
         r = outer.pop()
-        d = _divisor(_end(r), room)
+        d = _divisor(end_of(r), room)
         # A length without a good divisor is cut into full blocks and a rest.
-        blocks = _end(r) // (d if 4 * d >= room else room)
-        d = _end(r) // blocks if 4 * d >= room else room
+        blocks = end_of(r) // (d if 4 * d >= room else room)
+        d = end_of(r) // blocks if 4 * d >= room else room
         high = UOp.range(blocks, r.arg[0].number, r.arg[1])
         low = UOp.range(d, next(ctx), r.arg[1])
         # Loops run in the order of their numbers: those inside of r stay inside of its parts.
         value, inner = _after(value, inner, ctx)
-        rest = _end(r) - blocks * d
+        rest = end_of(r) - blocks * d
         main = value.substitute({r: high * d + low}).simplify()
         if rest:
             last = UOp.range(rest, next(ctx), r.arg[1])
@@ -155,7 +156,7 @@ def _blocked(value: UOp, loops: tuple[UOp, ...], block: int, ctx: itertools.coun
 
 def _after(value: UOp, loops: list[UOp], ctx: itertools.count[int]) -> tuple[UOp, list[UOp]]:
     """`value` with these loops numbered after all others, in the same order; and the new loops."""
-    new = {r: UOp.range(_end(r), next(ctx), r.arg[1]) for r in loops}
+    new = {r: UOp.range(end_of(r), next(ctx), r.arg[1]) for r in loops}
     return value.substitute(new), list(new.values())
 
 
@@ -171,11 +172,6 @@ def block_sums(sink: UOp) -> UOp:
     numbers = [u.arg[0].number for u in sink.toposort() if u.op is Ops.RANGE]
     fresh = itertools.count(max(numbers, default=-1) + 1)
     return graph_rewrite(sink, pm_block_sums, ctx=fresh, name="block sums")
-
-
-def _end(r: UOp) -> int:
-    end: int = r.src[0].arg
-    return end
 
 
 def renumber(sink: UOp) -> UOp:

@@ -20,7 +20,7 @@ from morok.ir import (
     parts_of,
 )
 from morok.rangeify.cost import numel, tensor_reads, value_sources
-from morok.rangeify.movement import Index, apply_movement, flatten
+from morok.rangeify.movement import Index, apply_movement, below_movement, flatten
 from morok.rangeify.places import Kernel, Ranged, Use
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Values:
         own = Use(home, home.index, None)
         value = self._compute(u, own)
         if u.op is Ops.AFTER:
-            self.buffers[u] = _base(u.src[0])
+            self.buffers[u] = below_movement(u.src[0])
             target = _view_read(u.src[1].src[0], home.index, None)
         else:
             self.buffers[u] = self._buffer(u)
@@ -112,7 +112,7 @@ class Values:
             value = self._compute(fill, Use(first, first.index, None))
             self.stores[first][fill] = UOp(Ops.STORE, dtypes.void, (at, value, *first.ranges))
         else:
-            self.buffers[u] = _base(memory)
+            self.buffers[u] = below_movement(memory)
         own = Use(home, home.index, None)
         new = self._elements(u, own)
         index, value = u.src[1].src[:2]
@@ -130,13 +130,11 @@ class Values:
 
     def _carried(self, read: UOp, buffer: UOp, new: dict[UOp, UOp]) -> UOp:
         """The INDEX of an ordered loop's memory, seen from within the loop, on its buffer."""
-        memory = read.src[0]
+        view, *loops = read.src[0].src if is_carried(read) else read.src[:1]
         at: list[UOp] = [i.substitute(new) for i in read.src[1:]]
         gate = at.pop() if read.arg else None
-        deps = [new[dep] for dep in memory.src[1:] if is_carried(read)]
-        view = memory.src[0] if is_carried(read) else memory
         plain = _view_read(view, tuple(at), gate, buffer)
-        deps = [dep for dep in deps if dep.op is Ops.RANGE]
+        deps = [new[loop] for loop in loops if new[loop].op is Ops.RANGE]
         return plain.replace(src=(buffer.after(*deps), *plain.src[1:]))
 
     def _elements(self, u: UOp, use: Use) -> dict[UOp, UOp]:
@@ -184,13 +182,6 @@ def _reduce(u: UOp, value: UOp, ranges: tuple[UOp, ...]) -> UOp:
         for guard in reversed(guards):
             value = UOp(Ops.WHERE, value.dtype, (guard, value, _zero_of(value.dtype)))
     return UOp(Ops.REDUCE, u.dtype, (value, *ranges), op)
-
-
-def _base(u: UOp) -> UOp:
-    """What a chain of movement ops looks at."""
-    while u.op in GroupOp.Movement:
-        u = u.src[0]
-    return u
 
 
 def _device(u: UOp) -> UOp:
