@@ -113,7 +113,8 @@ def main(argv: Sequence[str]) -> int:
         wrong = check_sessions(options.sessions)
         print(f"sessions {options.sessions}: {wrong or 'right'}")
         return 1 if wrong else 0
-    if importlib.util.find_spec("hypothesis") is None:
+    with_sessions = importlib.util.find_spec("hypothesis") is not None
+    if not with_sessions:
         print("no sessions: they need hypothesis (pip install hypothesis)", file=sys.stderr)
     end = time.monotonic() + options.seconds
     seed = options.seed
@@ -131,7 +132,7 @@ def main(argv: Sequence[str]) -> int:
             compiled = check_compiled(seeds)
             failures.update({f"--seed {s}": "compiled: " + w for s, w in compiled.items()})
         programs += options.batch
-        if importlib.util.find_spec("hypothesis") is not None and time.monotonic() < end:
+        if with_sessions and time.monotonic() < end:
             wrong = check_sessions(seed)
             if wrong is not None:
                 failures[f"--sessions {seed}"] = wrong
