@@ -1,5 +1,4 @@
-"""What the tinygrad side of the benchmarks shares: a
-training step under `TinyJit`."""
+"""What the tinygrad side of the benchmarks shares: a training step under `TinyJit`."""
 
 from __future__ import annotations
 

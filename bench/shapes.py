@@ -16,16 +16,14 @@ from time import perf_counter
 import numpy as np
 
 import morok as mk
+from bench import harness
 from morok._core import memory_stats, node_stats
 from morok.tensor import Tensor
-
-_PAGE = 4096
 
 
 def resident() -> float:
     """MB of this process in memory."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * _PAGE / 1e6
+    return harness.status("VmRSS")
 
 
 def work(n: int) -> None:
