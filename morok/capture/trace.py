@@ -102,7 +102,7 @@ class Trace:
     made: list[Made]
     grads: dict[Label, Any]  # `.grad` at the end: "none", "same", ("made", i) or ("entry", label)
     result_key: list[Any]
-    results: list[Any]  # of the result's tensors: ("made", i), ("entry", label), ("view", …)
+    results: list[Any]  # of the result's tensors: ("made", i) or ("entry", label)
     rebuild: Rebuild
     single: bool  # the result is a tensor, in no structure
     plain_arguments: bool  # every argument is a tensor, given by position

@@ -117,7 +117,7 @@ class Normal:
         return param
 
     def _part(self, view: UOp) -> UOp | None:
-        found = _part(view)
+        found = _place_of(view)
         if found is None or found[0] in self._whole or found[0] in self._partly:
             return None
         node, place = found
@@ -159,7 +159,7 @@ def _shaped(param: UOp, shape: tuple[int, ...]) -> UOp:
     return UOp(Ops.RESHAPE, param.dtype, (param, UOp.shape_const(shape)))
 
 
-def _part(view: UOp) -> tuple[UOp, _Place] | None:
+def _place_of(view: UOp) -> tuple[UOp, _Place] | None:
     """The BUFFER and the place in it that a SHRINK looks at, if the elements lie side by side."""
     chain = []
     node = view
