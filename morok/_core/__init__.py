@@ -24,6 +24,7 @@ try:
     from morok._core.node import Node, node_stats, set_provenance
     from morok._core.normal import normal_key
     from morok._core.program import Program, native_rules
+    from morok._core.reach import reaching
     from morok._core.replay import EDGE_KINDS, MISS, PLAIN, Capture
     from morok._core.rewrite import graph_rewrite, rewrite_limits, rewrite_stats, set_tracer
     from morok._core.tensor_fields import configure
@@ -76,6 +77,7 @@ __all__ = [
     "node_stats",
     "normal_key",
     "plain_lookup",
+    "reaching",
     "rebuild",
     "region",
     "register_op",

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morok import engine
-from morok._core import toposort
+from morok._core import reaching
 from morok.dtype import DType, Scalar, dtypes, from_numpy, to_numpy
 from morok.engine import base_of, buffers, hold, is_buffer_view, is_write
 from morok.errors import JitError
@@ -263,18 +263,21 @@ def _plan_writes(work: dict[int, Base]) -> tuple[set[UOp], _Followers]:
                 touched.update(buffers.overlapping(base))
         # Who has just the value that is written finds it there, as the result that was assigned.
         values = {tensor.uop for tensor in work.values()}
-        readers = [
-            other
-            for other in others
-            if (other._home is not None or (other.uop not in values and memory_of(other) is None))
-            and reads(other.uop, touched)
-        ]
+        hits = reaching([other.uop for other in others], touched)
+        concerned: list[Base] = []
+        readers: list[Base] = []
+        for other, hit in zip(others, hits, strict=True):
+            home = other._home
+            if hit and (home is not None or (other.uop not in values and memory_of(other) is None)):
+                readers.append(other)
+            elif hit or (home is not None and base_of(home) in touched):
+                concerned.append(other)
         if not readers:
             break
         work.update((id(reader), reader) for reader in readers)
         others = [other for other in others if id(other) not in work]
     shared: dict[UOp, list[Base]] = {}
-    for tensor in (*others, *work.values()):
+    for tensor in (*concerned, *work.values()):
         for view in {memory_of(tensor), tensor._home}:
             place = None if view is None else base_of(view)
             if place in touched and targets.get(place) is not tensor:
@@ -323,22 +326,6 @@ def show_as(base: UOp, other: UOp) -> None:
 def is_shown(base: UOp) -> bool:
     """Whether the user holds an array of this memory: it must not change under his hands."""
     return any(array() is not None for array in _lent.get(base, ()))
-
-
-def reads(u: UOp, memory: set[UOp]) -> bool:
-    """Whether computing `u` reads one of the BUFFERs `memory`."""
-    hit = False
-
-    def stop(node: UOp) -> bool:
-        nonlocal hit
-        view = node.realized
-        if view is None:
-            return False
-        hit = hit or base_of(view) in memory
-        return True
-
-    order = toposort(u, stop=stop)
-    return hit or not memory.isdisjoint(order)
 
 
 def _settle(roots: dict[UOp, _Owners], views: Sequence[UOp]) -> None:

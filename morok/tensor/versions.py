@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from morok import engine
-from morok._core import toposort
+from morok._core import reaching, toposort
 from morok.engine import base_of, buffers
 from morok.ir import UOp
 from morok.tensor import memory, nodes
@@ -48,12 +48,12 @@ def compute_readers(tensors: Iterable[Base]) -> None:
         views = {id(tensor): memory.memory_of(tensor) for tensor in tensors}
         targets = {base_of(view) for view in views.values() if view is not None}
         waiting = [t for t in all_tensors() if id(t) not in views and not memory.is_settled(t)]
-        memory.realize(t for t in waiting if _touches(t, targets))
-
-
-def _touches(tensor: Base, targets: set[UOp]) -> bool:
-    home = tensor._home
-    return (home is not None and base_of(home) in targets) or memory.reads(tensor.uop, targets)
+        hits = reaching([t.uop for t in waiting], targets)
+        memory.realize(
+            t
+            for t, hit in zip(waiting, hits, strict=True)
+            if hit or (t._home is not None and base_of(t._home) in targets)
+        )
 
 
 def own_memory(tensors: Iterable[Base]) -> None:

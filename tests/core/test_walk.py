@@ -207,6 +207,29 @@ def test_the_key_of_what_is_not_built(seed: int) -> None:
     assert _core.normal_key(root, {}, ()) == root.key
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_which_roots_reach_some_nodes(seed: int) -> None:
+    nodes = random_graph(seed)
+    draw = random.Random(seed)
+    holder = nodes[0] + 4711
+    realized = draw.choice(nodes[10:])
+    if realized in below(nodes[5]):
+        return
+    realized.realized = holder
+    try:
+        for targets in ([], [nodes[1]], draw.sample(nodes, 3), [nodes[0]]):
+            found = _core.reaching([*nodes, nodes[-1]], targets)
+            for root, hit in zip(nodes, found, strict=False):
+                order = root.toposort(stop=lambda n: n.realized is not None)
+                cut = realized in order and nodes[0] in targets
+                order = [n for n in order if n is not realized or n in targets]
+                assert hit == (cut or any(n in targets for n in order)), (root, targets)
+            assert found[-1] == found[-2]
+    finally:
+        realized.realized = None
+    assert _core.reaching([], nodes) == []
+
+
 @pytest.mark.parametrize("wrong", [None, 3, "x", [3], [None]])
 def test_what_is_no_node_is_refused(wrong: object) -> None:
     with pytest.raises(TypeError):
