@@ -89,7 +89,7 @@ def check_compiled(seeds: Sequence[int]) -> dict[int, str]:
 
 
 def check_sessions(seed: int) -> str | None:
-    """Sessions with tensors, ten of one seed; hypothesis prints the shortest that goes wrong."""
+    """Sessions with tensors, twenty of one seed; hypothesis prints the shortest that goes wrong."""
     from bench.state_machine import run
 
     try:
@@ -136,7 +136,7 @@ def main(argv: Sequence[str]) -> int:
             wrong = check_sessions(seed)
             if wrong is not None:
                 failures[f"--sessions {seed}"] = wrong
-            sessions += 10
+            sessions += 20
         seed += options.batch
     for option, wrong in failures.items():
         print(f"python -m bench fuzz {option}: {wrong}", file=sys.stderr)

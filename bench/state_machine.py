@@ -559,7 +559,7 @@ def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
 # Running -----------------------------------------------------------------------------------------
 
 
-def run(number: int, examples: int = 10, steps: int = 40) -> None:
+def run(number: int, examples: int = 20, steps: int = 40) -> None:
     """The programs of one seed: the same ones in every process. The exception of the first that
     goes wrong, after the shortest such program was printed."""
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
