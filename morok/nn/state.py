@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def _walk(found: Any, name: str, above: frozenset[int]) -> Iterator[tuple[str, T
 
 def parts_of(found: Any) -> Iterable[tuple[str, Any]]:
     """What a model, a list, a tuple or a dict holds, by name; nothing for anything else."""
-    if isinstance(found, Tensor | str | bytes | type):
+    if isinstance(found, Tensor | str | bytes | type | ModuleType):
         return ()
     if isinstance(found, Mapping):
         return ((str(key), value) for key, value in found.items())
