@@ -20,6 +20,7 @@ import bench
 OWN_OPTIONS = ("fuzz", "launch", "shapes")  # their `main` takes the rest of the line
 NO_BENCHMARKS = (
     "harness",
+    "models",
     "programs",
     "state_machine",
     "numpy_model",

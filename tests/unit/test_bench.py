@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench import harness
+from bench.__main__ import names
 from bench._train_data import initial
 
 ROOT = Path(__file__).parent.parent.parent
@@ -27,6 +28,11 @@ def test_names_are_listed() -> None:
     unknown = bench("nonsense")
     assert unknown.returncode == 2
     assert "no benchmark nonsense" in unknown.stdout
+
+
+def test_what_is_listed_can_be_run() -> None:
+    for name in names():
+        assert "\ndef main(" in (ROOT / "bench" / f"{name}.py").read_text(), name
 
 
 def test_rewrite_quick(tmp_path: Path) -> None:
