@@ -13,7 +13,7 @@ import numpy as np
 
 from morok._core import MISS, PLAIN, Capture
 from morok.capture.structure import flatten, names_of
-from morok.capture.trace import Tracer, memory_below, place_of
+from morok.capture.trace import Tracer, place_of
 from morok.dtype import DType, to_numpy
 from morok.errors import JitError
 from morok.tensor import Tensor, fail, generator, memory, versions
@@ -42,7 +42,7 @@ class _Value(NamedTuple):
 
 
 def _value(tensor: Tensor) -> _Value:
-    below = memory_below(tensor)
+    below = versions.memory_below(tensor)
     return _Value(tensor.dtype, tensor.shape, b"" if below is None else bytes(below))
 
 

@@ -23,9 +23,10 @@ from morok.engine import Copy, Draw, Planned, Record, Run, Seed, base_of, buffer
 from morok.errors import JitError
 from morok.ir import UOp
 from morok.runtime import Buffer
-from morok.tensor import Tensor, memory, versions
+from morok.tensor import Tensor, all_tensors, memory, versions
 
 Label = tuple[Any, ...]
+_HIDDEN = "it writes to a tensor that is neither in its arguments nor in its closure"
 
 _tracing = threading.RLock()
 """Held while a call is recorded: two at once would give tensors each other's names."""
@@ -198,17 +199,24 @@ class Tracer:
         versions.compute_readers(tensors)
         versions.own_memory(tensors)
         self.lent = any(versions.overlaps_lent(t) for t in tensors)
-        places = {label: memory_below(t) for label, t in self.tensors.items()}
+        places = {label: versions.memory_below(t) for label, t in self.tensors.items()}
         start = {label: m for label, m in places.items() if m is not None}
         record = Record(known=frozenset(id(m) for m in start.values()), born=UOp.new_unique().arg)
+        others = {id(t): t for t in all_tensors() if id(t) not in self.label_of}
+        grads = {id(t): grad for t, grad in versions.gradients() if id(t) in others}
         names = versions.rename(tensors)
         try:
             with engine.record_into(record):
                 result = self.function(*self.args, **self.kwargs)
                 trace = self._finish(result, record, start)
         finally:
-            versions.name_back(names)
-        trace.reason = self._check_places() or trace.reason
+            named = {id(t) for t in versions.name_back(names)}
+        changed = any(key in others for key in named)
+        for t, grad in versions.gradients():
+            if grad is not None and id(t) in grads and grad is not grads[id(t)]:
+                made = id(versions.memory_below(grad)) in record.made
+                changed = changed or made or id(grad) in named
+        trace.reason = self._check_places() or trace.reason or (_HIDDEN if changed else "")
         return result, trace
 
     def _finish(self, result: Any, record: Record, start: dict[Label, Buffer]) -> Trace:
@@ -333,14 +341,8 @@ def written_labels(steps: Sequence[Step]) -> set[Label]:
 def _hidden_write(written: set[Label], constants: Sequence[Constant]) -> str:
     for i, constant in enumerate(constants):
         if constant.node is not None and ("constant", i) in written:
-            return "it writes to a tensor that is neither in its arguments nor in its closure"
+            return _HIDDEN
     return ""
-
-
-def memory_below(tensor: Tensor) -> Buffer | None:
-    """The memory of a realised tensor; None if it has no elements."""
-    view = memory.memory_of(tensor)
-    return None if view is None else buffers.buffer_of(base_of(view))
 
 
 class _Labels:

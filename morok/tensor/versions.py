@@ -12,9 +12,11 @@ from typing import NamedTuple
 from morok import engine
 from morok._core import reaching, toposort
 from morok.engine import base_of, buffers
+from morok.errors import InvalidGraphError
 from morok.ir import UOp
+from morok.runtime import Buffer
 from morok.tensor import memory, nodes
-from morok.tensor.base import Base, all_tensors, remark
+from morok.tensor.base import Base, all_tensors, remark, watched_by_graph
 
 lock = memory.lock
 """Held while tensors' memory is planned and written."""
@@ -118,8 +120,9 @@ def rename(tensors: Iterable[Base]) -> list[Name]:
     return names
 
 
-def name_back(names: list[Name]) -> None:
-    """Undo `rename`. A tensor written meanwhile keeps its new value; its old BUFFER is gone."""
+def name_back(names: list[Name]) -> list[Base]:
+    """Undo `rename`. A tensor written meanwhile keeps its new value; its old BUFFER is gone. The
+    other living tensors that were computed from the ones renamed."""
     with lock:
         back: dict[UOp, UOp] = {}
         for name in names:
@@ -137,14 +140,23 @@ def name_back(names: list[Name]) -> None:
             if not name.copied:
                 buffers.call_version(name.old, buffers.buffer_of(name.new))
         named = [t for t in all_tensors() if not back.keys().isdisjoint(_graph(t))]
-        memory.realize(named)
         for tensor in named:
+            try:
+                memory.realize([tensor])
+            except InvalidGraphError:  # it cannot be computed any more, by any name
+                continue
             tensor.uop = tensor.uop.substitute(back)
             remark(tensor)
+    return named
 
 
 def _graph(tensor: Base) -> list[UOp]:
     return toposort(tensor.uop if tensor._home is None else [tensor.uop, tensor._home])
+
+
+def gradients() -> list[tuple[Base, Base | None]]:
+    """The living tensors that `backward` gives a gradient, with the one they have."""
+    return [(tensor, tensor.grad) for tensor in {*watched_by_graph().values()}]
 
 
 def make_constant(tensor: Base) -> None:
@@ -154,6 +166,12 @@ def make_constant(tensor: Base) -> None:
         tensor.uop = view
     tensor._rg = tensor._leaf = False
     tensor._marks = None
+
+
+def memory_below(tensor: Base) -> Buffer | None:
+    """The memory of a realised tensor; None if it has no elements."""
+    view = memory.memory_of(tensor)
+    return None if view is None else buffers.buffer_of(base_of(view))
 
 
 def is_lent(tensor: Base) -> bool:

@@ -188,18 +188,27 @@ def test_state_made_in_the_first_call() -> None:
     assert Lazy.step.replays >= 4
 
 
-def test_a_tensor_that_cannot_be_followed_is_written() -> None:
-    def hidden():
-        yield from iter(lambda: state, None)
+def realised(tensor, x) -> None:
+    tensor += x
+    tensor.realize()
 
-    state = Tensor([0.0])
-    source = hidden()
+
+def pending(tensor, x) -> None:
+    tensor += x
+
+
+def differentiated(tensor, x) -> None:
+    (tensor * x).sum().backward()
+
+
+@pytest.mark.parametrize("change", [realised, pending, differentiated])
+def test_a_tensor_that_cannot_be_followed_changes(change) -> None:
+    state = Tensor([0.0], requires_grad=change is differentiated)
+    source = iter(lambda: state, None)
 
     @mk.jit
     def write(x):
-        tensor = next(source)
-        tensor += x
-        tensor.realize()
+        change(next(source), x)
         return x
 
     with pytest.raises(JitError, match="neither in its arguments nor in its closure"):
