@@ -8,6 +8,7 @@ from libc.string cimport memcpy
 
 from morok._core.node cimport hash_head, hash_source, hash_tail, peek
 from morok._core.ptrmap cimport PtrMap, PtrSlot, ptrmap_find, ptrmap_free, ptrmap_init, ptrmap_put
+from morok._core.stack cimport Frame, Stack, stack_init, stack_push
 from morok._core.types cimport CNode
 
 
@@ -16,33 +17,12 @@ cdef struct Hash:
     uint64_t h1  # high half
 
 
-cdef struct Frame:
-    CNode *node  # borrowed: it lies below the root, or is held in `keep`
-    uint32_t next  # sources that were looked at
-
-
 cdef struct Walk:
     PtrMap seen  # node -> number of its hash
     Hash *hashes  # capacity hash_cap
     uint64_t n_hashes
     uint64_t hash_cap
-    Frame *frames  # capacity frame_cap
-    uint64_t depth
-    uint64_t frame_cap
-
-
-cdef inline int _push(Walk *w, CNode *n) except -1:
-    cdef Frame *grown
-    if w.depth == w.frame_cap:
-        w.frame_cap = w.frame_cap * 2 + 256
-        grown = <Frame *>realloc(w.frames, w.frame_cap * sizeof(Frame))
-        if grown == NULL:
-            raise MemoryError()
-        w.frames = grown
-    w.frames[w.depth].node = n
-    w.frames[w.depth].next = 0
-    w.depth += 1
-    return 0
+    Stack stack  # nodes that were entered
 
 
 cdef inline Hash *_known(Walk *w, CNode *n) noexcept:
@@ -81,8 +61,8 @@ def normal_key(root, dict visit, drop):
     cdef int op
     cdef list keep = []
     w.hashes = NULL
-    w.frames = NULL
-    w.n_hashes = w.hash_cap = w.depth = w.frame_cap = 0
+    w.n_hashes = w.hash_cap = 0
+    stack_init(&w.stack)
     for op in range(128):
         functions[op] = NULL
         dropped[op] = False
@@ -93,9 +73,9 @@ def normal_key(root, dict visit, drop):
         functions[op & 127] = <PyObject *>function
     ptrmap_init(&w.seen, 1024)
     try:
-        _push(&w, peek(root))
-        while w.depth:
-            f = &w.frames[w.depth - 1]
+        stack_push(&w.stack, peek(root), 0)
+        while w.stack.n:
+            f = &w.stack.frames[w.stack.n - 1]
             n = f.node
             if f.next == 0:
                 if n.realized != NULL:
@@ -105,24 +85,24 @@ def normal_key(root, dict visit, drop):
                     h = _known(&w, other)
                     if h == NULL:
                         keep.append(holder)
-                        _push(&w, other)
+                        stack_push(&w.stack, other, 0)
                     else:
                         found = h[0]
                         _note(&w, n, found.h0, found.h1)
-                        w.depth -= 1
+                        w.stack.n -= 1
                     continue
                 if functions[n.op] != NULL:
                     result = (<object>functions[n.op])(<object>n.self)
                     if result is not None:
                         other = peek(result)
                         _note(&w, n, other.h0, other.h1)
-                        w.depth -= 1
+                        w.stack.n -= 1
                         continue
             while f.next < n.nsrc and _known(&w, n.src[f.next]) != NULL:
                 f.next += 1
             if f.next < n.nsrc:
                 f.next += 1
-                _push(&w, n.src[f.next - 1])
+                stack_push(&w.stack, n.src[f.next - 1], 0)
                 continue
             if dropped[n.op] and n.nsrc:
                 found = _known(&w, n.src[0])[0]
@@ -133,11 +113,11 @@ def normal_key(root, dict visit, drop):
                     h = _known(&w, n.src[k])
                     hash_source(&a, &b, h.h0, h.h1)
                 _note(&w, n, hash_tail(a, b), b)
-            w.depth -= 1
+            w.stack.n -= 1
         found = _known(&w, peek(root))[0]
     finally:
         free(w.hashes)
-        free(w.frames)
+        free(w.stack.frames)
         ptrmap_free(&w.seen)
     key = PyBytes_FromStringAndSize(NULL, 16)
     memcpy(PyBytes_AS_STRING(key), &found.h0, 8)

@@ -4,41 +4,12 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 
 from morok._core.node cimport Node, new_mark, peek, take, with_sources
 from morok._core.ptrmap cimport PtrMap, PtrSlot, ptrmap_find, ptrmap_free, ptrmap_init, ptrmap_put
+from morok._core.stack cimport Frame, Stack, stack_init, stack_push
 from morok._core.types cimport CNode, RangeSet
-
-
-cdef struct Frame:
-    CNode *node  # borrowed: it lies below the root
-    uint32_t next  # sources that were looked at
-
-
-cdef struct Stack:
-    Frame *frames  # capacity cap
-    Py_ssize_t n  # depth
-    Py_ssize_t cap  # allocated frames
-
-
-cdef int _grow(Stack *s) except -1:
-    cdef Py_ssize_t cap = s.cap * 2 + 256
-    cdef Frame *grown = <Frame *>realloc(s.frames, cap * sizeof(Frame))
-    if grown == NULL:
-        raise MemoryError()
-    s.frames = grown
-    s.cap = cap
-    return 0
-
-
-cdef inline int _push(Stack *s, CNode *n, uint32_t next) except -1:
-    if s.n == s.cap:
-        _grow(s)
-    s.frames[s.n].node = n
-    s.frames[s.n].next = next
-    s.n += 1
-    return 0
 
 
 # ---- order --------------------------------------------------------------------------------------
@@ -49,16 +20,14 @@ cdef int _append_all(list out, list roots) except -1:
     cdef Frame *f
     cdef CNode *n
     cdef uint32_t mark = new_mark()
-    s.frames = NULL
-    s.n = 0
-    s.cap = 0
+    stack_init(&s)
     try:
         for r in roots:
             n = peek(r)
             if n.mark == mark:
                 continue
             n.mark = mark
-            _push(&s, n, 0)
+            stack_push(&s, n, 0)
             while s.n:
                 f = &s.frames[s.n - 1]
                 if f.next == f.node.nsrc:
@@ -70,7 +39,7 @@ cdef int _append_all(list out, list roots) except -1:
                 if n.mark != mark:
                     n.mark = mark
                     if n.nsrc:
-                        _push(&s, n, 0)
+                        stack_push(&s, n, 0)
                     else:
                         out.append(<object>n.self)
     finally:
@@ -85,16 +54,14 @@ cdef int _append_until(list out, list roots, object stop) except -1:
     cdef Frame *f
     cdef CNode *n
     cdef bint call = callable(stop)
-    s.frames = NULL
-    s.n = 0
-    s.cap = 0
+    stack_init(&s)
     ptrmap_init(&seen, 256)
     try:
         for r in roots:
             n = peek(r)
             if not ptrmap_put(&seen, n, NULL):
                 continue
-            _push(&s, n, n.nsrc if (stop(r) if call else r in stop) else 0)
+            stack_push(&s, n, n.nsrc if (stop(r) if call else r in stop) else 0)
             while s.n:
                 f = &s.frames[s.n - 1]
                 if f.next == f.node.nsrc:
@@ -105,7 +72,7 @@ cdef int _append_until(list out, list roots, object stop) except -1:
                 f.next += 1
                 if ptrmap_put(&seen, n, NULL):
                     o = <object>n.self
-                    _push(&s, n, n.nsrc if (stop(o) if call else o in stop) else 0)
+                    stack_push(&s, n, n.nsrc if (stop(o) if call else o in stop) else 0)
     finally:
         free(s.frames)
         ptrmap_free(&seen)
@@ -133,16 +100,14 @@ cdef int _append_open(list out, list roots, CNode *rng) except -1:
     cdef Frame *f
     cdef CNode *n
     cdef uint32_t mark = new_mark()
-    s.frames = NULL
-    s.n = 0
-    s.cap = 0
+    stack_init(&s)
     try:
         for r in roots:
             n = peek(r)
             if n.mark == mark or not _is_open(n, rng):
                 continue
             n.mark = mark
-            _push(&s, n, 0)
+            stack_push(&s, n, 0)
             while s.n:
                 f = &s.frames[s.n - 1]
                 if f.next == f.node.nsrc:
@@ -153,7 +118,7 @@ cdef int _append_open(list out, list roots, CNode *rng) except -1:
                 f.next += 1
                 if n.mark != mark and _is_open(n, rng):
                     n.mark = mark
-                    _push(&s, n, 0)
+                    stack_push(&s, n, 0)
     finally:
         free(s.frames)
     return 0
@@ -262,9 +227,7 @@ cdef object _substitute(object root, dict replace, RangeSet *keys):
     cdef Stack s
     cdef Frame *f
     cdef CNode *n
-    s.frames = NULL
-    s.n = 0
-    s.cap = 0
+    stack_init(&s)
     done.ops0 = done.ops1 = 0
     try:
         for old, fresh in replace.items():
@@ -278,7 +241,7 @@ cdef object _substitute(object root, dict replace, RangeSet *keys):
                 done.ops1 |= <uint64_t>1 << (n.op - 64)
         n = peek(root)
         if done.result(n) == NULL:
-            _push(&s, n, 0)
+            stack_push(&s, n, 0)
         while s.n:
             f = &s.frames[s.n - 1]
             n = f.node
@@ -291,7 +254,7 @@ cdef object _substitute(object root, dict replace, RangeSet *keys):
                 f.next += 1
             if f.next < n.nsrc:
                 f.next += 1
-                _push(&s, n.src[f.next - 1], 0)
+                stack_push(&s, n.src[f.next - 1], 0)
                 continue
             ptrmap_put(&done.map, n, done.rebuild(n))
             s.n -= 1
@@ -332,9 +295,7 @@ def cut_realized(root, dict visit=None, drop=()):
     cdef CNode *n
     cdef CNode *known
     cdef int op
-    s.frames = NULL
-    s.n = 0
-    s.cap = 0
+    stack_init(&s)
     done.ops0 = done.ops1 = ~<uint64_t>0
     for op in range(128):
         functions[op] = NULL
@@ -347,7 +308,7 @@ def cut_realized(root, dict visit=None, drop=()):
             op = member
             functions[op & 127] = <PyObject *>function
     try:
-        _push(&s, peek(root), 0)
+        stack_push(&s, peek(root), 0)
         while s.n:
             f = &s.frames[s.n - 1]
             n = f.node
@@ -358,7 +319,7 @@ def cut_realized(root, dict visit=None, drop=()):
                     known = done.result(peek(holder))
                     if known == NULL:
                         done.keep.append(holder)
-                        _push(&s, peek(holder), 0)
+                        stack_push(&s, peek(holder), 0)
                     else:
                         ptrmap_put(&done.map, n, known)
                         s.n -= 1
@@ -375,7 +336,7 @@ def cut_realized(root, dict visit=None, drop=()):
                 f.next += 1
             if f.next < n.nsrc:
                 f.next += 1
-                _push(&s, n.src[f.next - 1], 0)
+                stack_push(&s, n.src[f.next - 1], 0)
                 continue
             if dropped[n.op] and n.nsrc:
                 ptrmap_put(&done.map, n, done.result(n.src[0]))
@@ -402,9 +363,7 @@ def rebuild(root, dict visit):
     cdef CNode *new
     cdef uint32_t k
     cdef int op
-    s.frames = NULL
-    s.n = 0
-    s.cap = 0
+    stack_init(&s)
     done.ops0 = done.ops1 = 0
     for op in range(128):
         functions[op] = NULL
@@ -421,7 +380,7 @@ def rebuild(root, dict visit):
     try:
         n = peek(root)
         if done.result(n) == NULL:
-            _push(&s, n, 0)
+            stack_push(&s, n, 0)
         while s.n:
             f = &s.frames[s.n - 1]
             n = f.node
@@ -429,7 +388,7 @@ def rebuild(root, dict visit):
                 f.next += 1
             if f.next < n.nsrc:
                 f.next += 1
-                _push(&s, n.src[f.next - 1], 0)
+                stack_push(&s, n.src[f.next - 1], 0)
                 continue
             if functions[n.op] == NULL:
                 new = done.rebuild(n)
