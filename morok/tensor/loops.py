@@ -12,6 +12,10 @@ from morok.tensor.nodes import Shape
 
 _VALUE = BufferizeOpts(device=None, addrspace=AddrSpace.GLOBAL, removable=True)
 
+_OWN = "a loop's own"
+"""Hint of the CONTIGUOUS that an ordered loop writes: it is no tensor's value, and so never stands
+in memory already, as that of `contiguous` may."""
+
 
 def counters(shape: Shape) -> tuple[UOp, ...]:
     """A loop for each dim, outermost first."""
@@ -55,7 +59,7 @@ def scattered(
 ) -> UOp:
     """`u` with the scalar `value` put (or added) where `at` points, in the order of the loops, if
     `inside`."""
-    memory = UOp(Ops.CONTIGUOUS, u.dtype, (u,))
+    memory = UOp(Ops.CONTIGUOUS, u.dtype, (u,), _OWN)
     # Two iterations meet only if they agree in every loop that is itself an index.
     place = memory.after(*(loop for loop in loops if loop not in at)).at(*at, gate=inside)
     if add:
@@ -69,7 +73,7 @@ def recurrence(
     """Element i along `axis` is `step(element i-1, loops)`; in the first step the former is no
     number to use."""
     loops = counters(shape)
-    memory = UOp(Ops.CONTIGUOUS, dtype, (nodes.full(shape, dtype, 0),))
+    memory = UOp(Ops.CONTIGUOUS, dtype, (nodes.full(shape, dtype, 0),), _OWN)
     seen = memory.after(loops[axis])
     before = list(loops)
     before[axis] = (loops[axis] - 1).maximum(UOp.const(dtypes.index, 0))
