@@ -16,8 +16,11 @@ from morok._core.replay import MISS, PLAIN
 cdef extern from "Python.h":
     object object_dict "PyObject_GenericGetDict"(object o, void *context)
     Py_ssize_t c_list_size "PyList_GET_SIZE"(PyObject *)
+    int enter_call "Py_EnterRecursiveCall"(const char *) except -1
+    void leave_call "Py_LeaveRecursiveCall"()
 
-cdef object describe = None  # (flat, value, name): takes apart what is not known here
+cdef object describe = None  # (flat, value, name): takes apart what is not known here, and what
+# instances of a subclass of list, tuple or dict have besides
 cdef set simple = set()  # classes whose instances consist of a __dict__
 cdef object grad_mode = None  # has the thread's `enabled`
 cdef object recorder = None  # has the thread's `record`
@@ -54,11 +57,19 @@ cdef class Flat:
         self.seen = {}
 
     cpdef object add(self, object value, str name=None):
-        cdef object cls = type(value)
-        cdef Py_ssize_t i
         if is_tensor(<PyObject *>value):
             self.add_tensor(value, name)
-        elif value is None or cls is bool or cls is int or cls is str or cls is bytes:
+            return
+        enter_call(" while the arguments of a jitted function are taken apart")
+        try:
+            self.add_other(value, name)
+        finally:
+            leave_call()
+
+    cdef object add_other(self, object value, str name):
+        cdef object cls = type(value)
+        cdef Py_ssize_t i
+        if value is None or cls is bool or cls is int or cls is str or cls is bytes:
             self.key.append(cls)
             self.key.append(value)
         elif cls is float:
@@ -74,12 +85,16 @@ cdef class Flat:
             else:
                 for i, each in enumerate(value):
                     self.add(each, f"{name}[{i}]")
+            if cls is not list and cls is not tuple:
+                describe(self, value, name)
         elif isinstance(value, dict):
             self.key.append(cls)
             self.key.append(len(value))
             for k, each in (<dict>value).items():
                 self.add(k)
                 self.add(each, None if self.names is None else f"{name}[{k!r}]")
+            if cls is not dict:
+                describe(self, value, name)
         elif cls in simple:
             self.add_attributes(value, name)
         else:

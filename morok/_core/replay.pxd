@@ -20,7 +20,7 @@ cdef struct Way:
     int kind  # EDGE_…
     PyObject *holder  # borrowed from `edges`
     PyObject *key  # borrowed from `edges`
-    Py_ssize_t index  # in a list, or offset in an object
+    Py_ssize_t index  # in a list or deque, offset in an object, or size of a container
     PyObject *value  # borrowed from `edges`
 
 

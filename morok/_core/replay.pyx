@@ -47,10 +47,21 @@ cdef enum:
     EDGE_LIST = 1
     EDGE_CELL = 2
     EDGE_SLOT = 3
+    EDGE_DEQUE = 4
+    EDGE_MEMBER = 5
+    EDGE_SIZE = 6
 
 MISS = object()
 PLAIN = object()
-EDGE_KINDS = {"dict": EDGE_DICT, "list": EDGE_LIST, "cell": EDGE_CELL, "slot": EDGE_SLOT}
+EDGE_KINDS = {
+    "dict": EDGE_DICT,
+    "list": EDGE_LIST,
+    "cell": EDGE_CELL,
+    "slot": EDGE_SLOT,
+    "deque": EDGE_DEQUE,
+    "member": EDGE_MEMBER,
+    "size": EDGE_SIZE,
+}
 
 
 cdef class Capture:
@@ -120,8 +131,10 @@ cdef class Capture:
             self.ways[i].holder = <PyObject *>holder
             self.ways[i].key = <PyObject *>key
             self.ways[i].value = <PyObject *>value
-            if kind == EDGE_LIST:
+            if kind == EDGE_LIST or kind == EDGE_DEQUE:
                 self.ways[i].index = key
+            elif kind == EDGE_SIZE:
+                self.ways[i].index = value
             elif kind == EDGE_SLOT:
                 self.ways[i].index = offset_of(type(holder), key)
         self.n_ways = <int>len(edges)
@@ -187,6 +200,14 @@ cdef class Capture:
                     found = c_list_item(way.holder, way.index)
             elif way.kind == EDGE_CELL:
                 found = c_cell_get(way.holder)
+            elif way.kind == EDGE_DEQUE:
+                found = NULL
+                if way.index < len(<object>way.holder):
+                    found = <PyObject *>(<object>way.holder)[way.index]
+            elif way.kind == EDGE_MEMBER:
+                found = way.value if <object>way.value in <object>way.holder else NULL
+            elif way.kind == EDGE_SIZE:
+                found = way.value if len(<object>way.holder) == way.index else NULL
             else:
                 found = field(way.holder, way.index)
             if found != way.value:

@@ -22,8 +22,9 @@ _ENTERED = (dict, list, tuple, set, frozenset, deque, MethodType, partial, Dispa
 
 
 class Edge(NamedTuple):
-    """`holder[key]` (kinds "dict", "list"), the contents of a "cell", or an attribute ("slot") is
-    `value`. Kind "fixed" cannot change."""
+    """`holder[key]` (kinds "dict", "list", "deque"), the contents of a "cell", or an attribute
+    ("slot") is `value`, or it stands in a set ("member"). Kind "fixed" cannot change. Kind "size":
+    a container that leads to tensors holds `value` things."""
 
     kind: str
     holder: Any
@@ -35,7 +36,11 @@ class Edge(NamedTuple):
         """What stands there now; None if nothing does."""
         if self.kind == "dict":
             return self.holder.get(self.key)
-        if self.kind == "list":
+        if self.kind == "size":
+            return len(self.holder)
+        if self.kind == "member":
+            return self.value if self.value in self.holder else None
+        if self.kind in ("list", "deque"):
             return self.holder[self.key] if self.key < len(self.holder) else None
         if self.kind == "cell":
             return _contents(self.holder)
@@ -78,6 +83,8 @@ def reach(roots: list[Any]) -> Reached:
         step: Edge | None = edge
         while step is not None and (step.kind, id(step.holder), _hashable(step.key)) not in edges:
             edges[step.kind, id(step.holder), _hashable(step.key)] = step
+            if here is step.holder and isinstance(here, (list, dict, deque, set)):
+                edges["size", id(here), None] = Edge("size", here, None, len(here), "")
             step, here = arrival[id(here)], source.get(id(here))
     changeable = [edge for edge in edges.values() if edge.kind != "fixed"]
     return Reached(list(tensors.values()), names, changeable)
@@ -121,8 +128,10 @@ def _steps(here: Any) -> Iterator[Edge]:
         for i, value in enumerate(here):
             yield Edge("list", here, i, value, f"[{i}]")
     elif isinstance(here, (tuple, set, frozenset, deque)):
+        within = {deque: "deque", set: "member"}
+        how = next((within[c] for c in within if isinstance(here, c)), "fixed")
         for i, value in enumerate(here):
-            yield Edge("fixed", here, i, value, f"[{i}]")
+            yield Edge(how, here, i, value, f"[{i}]")
     if has_attributes(here):
         own = getattr(here, "__dict__", {})
         for name, value in list(attributes(here)):

@@ -142,7 +142,10 @@ class Jit(Dispatcher):
         if trace.reason:
             site.reason = trace.reason
             return result
-        for before in reversed(site.traces):
+        # The call before, and the one before in the same state. Calls in one state that agree only
+        # now and then depend on something that is not seen.
+        alike = [t for t in site.traces if t.state == trace.state]
+        for before in (*site.traces[-1:], *(t for t in alike[-1:] if t is not site.traces[-1])):
             differs = trace.differs(before)
             if not differs:
                 hidden = [c.node for c in trace.constants if c.node is not None]

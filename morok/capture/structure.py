@@ -1,12 +1,13 @@
 """Arguments and results taken apart: the tensors in them, and a key for all the rest.
 
-Lists, tuples, dicts and objects are entered, as deep as they go. Python values are part of the key,
-NumPy arrays by their contents; what cannot be entered (functions, modules, classes) counts by
-identity. The same tensor or object met again is a reference to the first.
+Lists, tuples, dicts, sets, deques and objects are entered, as deep as they go. Python values are
+part of the key, NumPy arrays by their contents; what cannot be entered (functions, modules,
+classes) counts by identity. The same tensor or object met again is a reference to the first.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from types import FunctionType, MethodType, ModuleType
@@ -61,23 +62,46 @@ def has_attributes(value: Any) -> bool:
     return hasattr(value, "__dict__") or any("__slots__" in c.__dict__ for c in cls.__mro__)
 
 
+_CONTAINERS = (list, tuple, dict)  # whose items the core has added already
+_VALUES = (int, float, complex, str, bytes, bytearray)  # of subclasses or not known to the core
+
+
 def _describe(flat: Flat, value: Any, name: str | None) -> None:
     """Take apart what the core does not know."""
     cls, key = type(value), flat.key
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, _CONTAINERS):
+        if hasattr(value, "__dict__"):
+            _add_attributes(flat, value, name)
+    elif isinstance(value, (np.ndarray, np.generic)) and value.dtype.hasobject:
+        key += (cls, str(value.dtype), value.shape)
+        flat.add(value.tolist(), name)
+    elif isinstance(value, (np.ndarray, np.generic)):
         key += (cls, str(value.dtype), value.shape, value.tobytes())
+    elif isinstance(value, _VALUES) and not isinstance(value, Enum):
+        # As text: floats are told apart by bits, and a bytearray may change later.
+        key += (cls, next(c.__repr__(value) for c in _VALUES if isinstance(value, c)))
+        if hasattr(value, "__dict__"):
+            _add_attributes(flat, value, name)
+    elif isinstance(value, (set, frozenset, deque)):
+        key += (cls, len(value), getattr(value, "maxlen", None))
+        for i, each in enumerate(value):
+            flat.add(each, name and f"{name}[{i}]")
     elif has_attributes(value):
-        if not any(c.__dict__.get("__slots__") for c in cls.__mro__):
+        if hasattr(value, "__dict__") and not any(c.__dict__.get("__slots__") for c in cls.__mro__):
             enter_attributes(cls)
         if not flat.again(value):
             key.append(cls)
-            for attribute, each in attributes(value):
-                key.append(attribute)
-                flat.add(each, name and f"{name}.{attribute}")
-            key.append(None)  # the end, which no attribute is called
+            _add_attributes(flat, value, name)
     else:
         key.append(Same(value))
         flat.opaque.append(value)
+
+
+def _add_attributes(flat: Flat, value: Any, name: str | None) -> None:
+    for attribute, each in attributes(value):
+        flat.key.append(attribute)
+        flat.add(each, name and f"{name}.{attribute}")
+    flat.key.append(None)  # the end, which no attribute is called
 
 
 dispatch_by(_describe, grad_mode, engine.thread_record, config.get, engine.watchers)
@@ -109,7 +133,7 @@ def rebuilder(value: Any, places: dict[int, int]) -> Rebuild:
     if isinstance(value, Tensor):
         place = places[id(value)]
         return lambda given: given[place]
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
         parts = [rebuilder(each, places) for each in value]
         if cls is list:
             return lambda given: [part(given) for part in parts]
@@ -117,12 +141,16 @@ def rebuilder(value: Any, places: dict[int, int]) -> Rebuild:
             return lambda given: tuple([part(given) for part in parts])
         if hasattr(cls, "_fields"):  # a named tuple
             return lambda given: cls(*[part(given) for part in parts])
+        if isinstance(value, deque):
+            longest = value.maxlen
+            return lambda given: cls([part(given) for part in parts], longest)
         return lambda given: cls([part(given) for part in parts])
     if isinstance(value, dict):
         pairs = [(k, rebuilder(each, places)) for k, each in value.items()]
         if cls is dict:
             return lambda given: {k: part(given) for k, part in pairs}
-        return lambda given: _filled(cls, pairs, given)
+        start = (value.default_factory,) if isinstance(value, defaultdict) else ()
+        return lambda given: _filled(cls(*start), pairs, given)
     if isinstance(value, np.ndarray):
         return lambda given: value.copy()
     if has_attributes(value):
@@ -131,8 +159,7 @@ def rebuilder(value: Any, places: dict[int, int]) -> Rebuild:
     return lambda given: value
 
 
-def _filled(cls: type, pairs: list[tuple[Any, Rebuild]], given: Sequence[Any]) -> Any:
-    made: Any = cls()
+def _filled(made: Any, pairs: list[tuple[Any, Rebuild]], given: Sequence[Any]) -> Any:
     for key, part in pairs:
         made[key] = part(given)
     return made

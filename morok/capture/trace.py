@@ -31,10 +31,19 @@ _HIDDEN = "it writes to a tensor that is neither in its arguments nor in its clo
 _tracing = threading.RLock()
 """Held while a call is recorded: two at once would give tensors each other's names."""
 
+_PATIENCE = 2.0
+"""Seconds that a call waits for the recording of another thread, which may be waiting for it."""
+
+_beside: set[int] = set()
+"""Threads whose call runs plainly because another was recorded."""
+_last_beside = [object()]
+"""Another object for each such call."""
+
 
 def _free_in_child() -> None:
     global _tracing
     _tracing = threading.RLock()
+    _beside.clear()
 
 
 os.register_at_fork(after_in_child=_free_in_child)
@@ -110,6 +119,13 @@ class Trace:
     lent: bool  # memory of others is written or overlaps: nothing to replay
     reason: str
 
+    @property
+    def state(self) -> tuple[Any, ...]:
+        """What a replay checks besides the arguments' structure: calls that alternate between such
+        states are as many computations."""
+        reached = tuple(id(t) for t in self.reached.tensors)
+        return reached, tuple(self.places), tuple(self.gradients.items())
+
     def differs(self, other: Trace) -> str:
         """What another call did otherwise, "" if nothing."""
         mine, theirs = self.constants, other.constants
@@ -175,13 +191,20 @@ class Tracer:
         self.label_of = {id(t): label for label, t in self.tensors.items()}
 
     def run(self) -> tuple[Any, Trace | None]:
-        """The result, and what happened; None while another thread is being recorded. JitError
-        where no replay could do the same."""
+        """The result, and what happened; None where another thread was recorded or disturbed the
+        recording. JitError where no replay could do the same."""
         lock = _tracing
-        if not lock.acquire(blocking=False):
-            return self._run_plainly(), None
+        if not lock.acquire(timeout=_PATIENCE):
+            _last_beside[0] = object()
+            _beside.add(threading.get_ident())
+            try:
+                return self._run_plainly(), None
+            finally:
+                _beside.discard(threading.get_ident())
+        alone, last = not _beside, _last_beside[0]
         try:
-            return self._run()
+            result, trace = self._run()
+            return result, trace if alone and last is _last_beside[0] else None
         finally:
             lock.release()
 
@@ -287,6 +310,8 @@ class Tracer:
         for edge in self.reached.edges:
             if edge.now() is not edge.value and isinstance(edge.value, Tensor):
                 self._refuse(names[id(edge.value)])
+            if edge.kind == "size" and edge.now() != edge.value:
+                return "it changes the size of a container of tensors, which a replay would not"
         flat = flatten(self.args, self.kwargs)
         before, after = self.flat.tensors, flat.tensors
         if len(before) == len(after):

@@ -100,7 +100,8 @@ class Indexing(Activation):
         entries = parse(index, self.shape)
         basic: list[Any] = []
         for entry in entries:
-            basic += [slice(None)] * entry.axes if isinstance(entry, Arrays) else [entry]
+            if entry is not Ellipsis:
+                basic += [slice(None)] * entry.axes if isinstance(entry, Arrays) else [entry]
         u = self._moved(basic)
         if not any(isinstance(entry, Arrays) for entry in entries):
             return u, None
@@ -288,5 +289,5 @@ class Indexing(Activation):
 
     def nonzero(self) -> Self:
         """The places of the elements that are not 0, one a row (int64). Computes this tensor."""
-        found = np.stack(np.nonzero(mask_array("nonzero", self, anything=True)), axis=1)
+        found = np.argwhere(mask_array("nonzero", self.cast(dtypes.bool_)))
         return self._wrap(memory.copied(found))

@@ -24,7 +24,7 @@ from morok.tensor.base import Base, broadcast_shapes, fail
 from morok.tensor.loops import clamped, counters, element, position, scattered, tabulated
 from morok.tensor.nodes import Shape
 
-Entry = Any  # int, slice, None or Arrays
+Entry = Any  # int, slice, None, Ellipsis or Arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,8 @@ class Arrays:
 
 def parse(index: Any, shape: Shape) -> list[Entry]:
     """The entries of an index, checked: for every axis an int, a slice or its part of an `Arrays`,
-    and None for new axes. AxisError for what is no index or out of range."""
+    and None for new axes; among `Arrays` an Ellipsis that stands for no axis stays. AxisError for
+    what is no index or out of range."""
     entries = list(index) if isinstance(index, tuple) else [index]
     entries = [_entry(entry) for entry in entries]
     named = sum(_axes(entry) for entry in entries)
@@ -51,15 +52,16 @@ def parse(index: Any, shape: Shape) -> list[Entry]:
     axis = 0
     for entry in entries:
         if entry is Ellipsis:
-            out += [slice(None)] * (len(shape) - named)
+            # One that stands for no axis still parts the index arrays around it.
+            out += [slice(None)] * (len(shape) - named) or [Ellipsis]
             axis += len(shape) - named
             continue
         out.append(_checked(entry, shape, axis))
         axis += _axes(entry)
     # Beside arrays an int is one.
     if any(isinstance(entry, Arrays) for entry in out):
-        out = [_number(entry) if isinstance(entry, int) else entry for entry in out]
-    return out
+        return [_number(entry) if isinstance(entry, int) else entry for entry in out]
+    return [entry for entry in out if entry is not Ellipsis]
 
 
 def _number(value: int) -> Arrays:
@@ -132,12 +134,12 @@ def _of_mask(mask: npt.NDArray[np.bool_], shape: Shape, axis: int) -> Arrays:
     return Arrays(tuple(places), mask.ndim)
 
 
-def mask_array(method: str, mask: Any, anything: bool = False) -> npt.NDArray[np.bool_]:
-    """A mask computed; DTypeError unless it is of bools (or `anything`)."""
+def mask_array(method: str, mask: Any) -> npt.NDArray[np.bool_]:
+    """A mask computed; DTypeError unless it is of bools."""
     array: npt.NDArray[Any] = np.asarray(mask)
-    if array.dtype != np.bool_ and not anything:
+    if array.dtype != np.bool_:
         fail(DTypeError, f"{method}: a mask is made of bools, not {array.dtype}")
-    return array.astype(np.bool_)
+    return array
 
 
 def index_array(method: str, index: Any, length: int, axis: int) -> UOp:
@@ -188,6 +190,8 @@ class Selection:
         axis = 0
         for entry in entries:
             kinds.append(isinstance(entry, Arrays))
+            if entry is Ellipsis:
+                continue
             if not isinstance(entry, Arrays):
                 before += not any(kinds)
                 axis += 1

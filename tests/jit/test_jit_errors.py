@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 import pytest
 
@@ -115,6 +117,46 @@ def test_a_tensor_exchanged_outside_is_traced_again() -> None:
             assert read(Tensor([float(i)])).item() == value + i
 
 
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("list", lambda held: held.append(Tensor([4.0]))),
+        ("list", lambda held: held.pop()),
+        ("list", lambda held: held.__setitem__(0, Tensor([4.0]))),
+        ("deque", lambda held: held.append(Tensor([4.0]))),
+        ("deque", lambda held: held.__setitem__(0, Tensor([4.0]))),
+        ("set", lambda held: held.add(Tensor([4.0]))),
+        ("set", lambda held: (held.clear(), held.add(Tensor([4.0])))),
+        ("dict", lambda held: held.__setitem__("b", Tensor([4.0]))),
+        ("dict", lambda held: held.__setitem__("a", Tensor([4.0]))),
+    ],
+)
+def test_a_container_in_the_closure_that_changes(name, change) -> None:
+    one = Tensor([1.0])
+    held = {"list": [one], "deque": deque([one]), "set": {one}, "dict": {"a": one}}[name]
+
+    def total(x):
+        return sum(held.values() if isinstance(held, dict) else held, x)
+
+    jitted = mk.jit(total)
+    for i in range(10):
+        if i == 4:
+            change(held)
+        assert jitted(Tensor([2.0])).tolist() == total(Tensor([2.0])).tolist()
+    assert jitted.captures == 2
+
+
+def test_calls_that_alternate_between_tensors_of_the_closure() -> None:
+    weights = [Tensor([2.0]), Tensor([3.0])]
+    box = [weights[0]]
+    times = mk.jit(lambda x: x * box[0])
+    for i in range(12):
+        box[0] = weights[i % 2]
+        assert times(Tensor([float(i)])).item() == i * (2 + i % 2)
+        assert times(weights[0]).item() == 2 * (2 + i % 2)
+    assert times.captures == 3
+
+
 def test_a_value_that_differs_from_call_to_call() -> None:
     counts = iter(range(100))
 
@@ -142,6 +184,20 @@ def test_a_computation_that_differs_from_call_to_call() -> None:
     with pytest.raises(JitError, match="computes something else"):
         seen.extend(grow(Tensor([1.0])).item() for _ in range(20))
     assert seen == [2.0 ** (i + 1) for i in range(len(seen))]
+
+
+def test_a_computation_that_differs_every_other_time() -> None:
+    count = [0]
+
+    @mk.jit
+    def scaled(x):
+        count[0] += 1
+        return x * (2 + count[0] % 2)
+
+    for i in range(6):
+        assert scaled(Tensor([1.0])).item() == 2 + (i + 1) % 2
+    with pytest.raises(JitError, match="something else from call to call"):
+        scaled(Tensor([1.0]))
 
 
 def test_results_that_differ_from_call_to_call() -> None:

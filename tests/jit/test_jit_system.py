@@ -74,6 +74,23 @@ def test_threads_record_at_once() -> None:
     assert weight.tolist() == [2.0, 3.0]
 
 
+def test_threads_record_one_function_that_writes() -> None:
+    for _ in range(5):
+        total = Tensor([0.0])
+
+        @mk.jit
+        def add(x, total=total):
+            total.assign(total + 1)
+            return x * 2 + 0 * total
+
+        def work(i: int, add=add) -> bool:
+            return all(add(Tensor([float(i)])).item() == 2 * i for _ in range(30))
+
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(work, range(4)))
+        assert total.item() == 120
+
+
 def test_draws_of_two_threads_differ() -> None:
     draw = mk.jit(lambda x: x + Tensor.rand(2))
     zero = Tensor([0.0, 0.0])

@@ -243,6 +243,21 @@ def test_two_thousand_steps_leave_nothing() -> None:
     assert step.captures == 1
 
 
+def test_gradients_accumulated_over_two_calls() -> None:
+    weight = Tensor([1.0, 2.0], requires_grad=True)
+
+    @mk.jit
+    def backward(x):
+        (weight * x).square().sum().backward()
+
+    for i in range(12):
+        backward(Tensor([1.0, float(i)]))
+        if i % 2:
+            assert weight.grad.tolist() == [4.0, 4.0 * (i * i + (i - 1) ** 2)]
+            weight.grad = None
+    assert (backward.captures, backward.replays) == (2, 8)
+
+
 def test_groups_and_arena_of_a_plan() -> None:
     @mk.jit
     def fork(x):

@@ -54,6 +54,8 @@ def _indexed(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[Any, ...]]:
         entries.insert(cut, None)
     elif draw(st.booleans()):
         entries[cut:] = [Ellipsis]
+    elif draw(st.booleans()):
+        entries.insert(cut, Ellipsis)  # stands for no axis
     return shape, tuple(entries)
 
 
@@ -72,6 +74,27 @@ def test_reading_is_numpys(case: tuple[tuple[int, ...], tuple[Any, ...]], as_ten
     got = Tensor(array)[_ours(index, as_tensor)]
     assert got.shape == want.shape
     assert np.array_equal(got.numpy(), want)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        (slice(None), [[-1], [1]], Ellipsis, 0),
+        (0, Ellipsis, slice(None), [1, 2]),
+        ([0, 1], [1, 2], Ellipsis, [0, 1]),
+        ([0, 1], [1, 2], [0, 1], Ellipsis),
+        (None, slice(None), [1, 2], Ellipsis, 0, None),
+        (0, 0, 0, Ellipsis),
+    ],
+)
+def test_an_ellipsis_that_stands_for_no_axis(index: tuple[Any, ...]) -> None:
+    array = _values((4, 5, 3))
+    ours = Tensor(array)
+    assert ours[index].shape == array[index].shape
+    assert np.array_equal(ours[index].numpy(), array[index])
+    ours[index] = Tensor(array[index] * 2)
+    array[index] = array[index] * 2
+    assert np.array_equal(ours.numpy(), array)
 
 
 @settings(max_examples=50, deadline=None)
@@ -207,6 +230,9 @@ def test_gather_scatter_and_their_kin() -> None:
     assert np.array_equal(t.take([[0, 11], [-1, 5]]).numpy(), a.reshape(-1)[[[0, 11], [-1, 5]]])
     assert np.array_equal(t.masked_select(t > 7).numpy(), a[a > 7])
     assert t.nonzero().tolist() == np.argwhere(a).tolist()
+    assert t.cast(dtypes.bfloat16).nonzero().tolist() == np.argwhere(a).tolist()
+    assert Tensor(3).nonzero().shape == (1, 0)
+    assert Tensor([0.0, np.nan, -0.0]).nonzero().tolist() == [[1]]
 
 
 @pytest.mark.parametrize(
