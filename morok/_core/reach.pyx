@@ -1,15 +1,11 @@
 """Which graphs read some nodes: one walk for any number of roots."""
 
-from libc.stdint cimport uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free
 
 from morok._core.node cimport glance, new_mark, peek
+from morok._core.stack cimport Frame, Stack, stack_init, stack_push
 from morok._core.types cimport CNode
-
-
-cdef struct Frame:
-    CNode *node  # borrowed: it lies below a root
-    uint32_t next  # sources that were looked at
 
 
 cdef inline CNode *_source(CNode *n, uint32_t k) noexcept:
@@ -21,10 +17,8 @@ cdef inline CNode *_source(CNode *n, uint32_t k) noexcept:
 
 def reaching(list roots, targets):
     """See the stub."""
-    cdef Frame *frames = NULL
-    cdef Frame *grown
-    cdef uint64_t depth = 0
-    cdef uint64_t cap = 0
+    cdef Stack stack
+    cdef Frame *f
     cdef uint32_t no = new_mark()
     cdef uint32_t yes = new_mark()
     cdef CNode *n
@@ -33,40 +27,29 @@ def reaching(list roots, targets):
     cdef list kept = list(targets)
     for target in kept:
         peek(target).mark = yes
+    stack_init(&stack)
     # No Python code runs from here on, so the marks are this walk's.
     try:
         for root in roots:
             n = peek(root)
             if n.mark != yes and n.mark != no:
-                depth = 0
-                s = n
-                while True:
-                    if s != NULL:  # enter it
-                        if depth == cap:
-                            cap = cap * 2 + 256
-                            grown = <Frame *>realloc(frames, cap * sizeof(Frame))
-                            if grown == NULL:
-                                raise MemoryError()
-                            frames = grown
-                        frames[depth].node = s
-                        frames[depth].next = 0
-                        depth += 1
-                    n = frames[depth - 1].node
-                    s = _source(n, frames[depth - 1].next)
+                stack_push(&stack, n, 0)
+                while stack.n:
+                    f = &stack.frames[stack.n - 1]
+                    n = f.node
+                    s = _source(n, f.next)
                     if s == NULL:
                         n.mark = no
-                        depth -= 1
+                        stack.n -= 1
                     elif s.mark == yes:
                         n.mark = yes
-                        depth -= 1
-                        s = NULL
+                        stack.n -= 1
                     elif s.mark == no:
-                        frames[depth - 1].next += 1
-                        s = NULL
-                    if depth == 0:
-                        break
+                        f.next += 1
+                    else:
+                        stack_push(&stack, s, 0)
                 n = peek(root)
             out.append(n.mark == yes)
     finally:
-        free(frames)
+        free(stack.frames)
     return out
