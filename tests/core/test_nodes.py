@@ -176,11 +176,11 @@ def test_provenance_is_no_part_of_identity():
     try:
         u = const(987654)
         assert u.provenance == ("here", 1)
-    finally:
         _core.set_provenance(None)
-    assert const(987654) is u
-    assert const(987655).provenance is None
-    _core.set_provenance(old)
+        assert const(987654) is u
+        assert const(987655).provenance is None
+    finally:
+        _core.set_provenance(old)
 
 
 def test_provenance_belongs_to_the_thread():

@@ -38,7 +38,7 @@ def test_random_numbers_are_those_of_plain_execution() -> None:
     assert len(set(rows)) == len(rows)
 
 
-def test_draws_of_other_threads_of_the_program_come_between() -> None:
+def test_draws_outside_come_between() -> None:
     jitted = mk.jit(sample)
     mk.manual_seed(1)
     first = [jitted(Tensor([0.0, 0, 0]))[0].tolist() for _ in range(5)]
