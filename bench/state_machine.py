@@ -24,13 +24,25 @@ from hypothesis.stateful import (
 )
 
 import morok as mk
+from bench._sessions import (
+    MEANINGS,
+    array_of,
+    fits,
+    functions,
+    has_axes,
+    index_arrays,
+    is_float,
+    is_number,
+    is_small,
+    like,
+    meets,
+    places_along,
+    takes,
+)
 from bench.numpy_model import BINARY, REDUCTIONS, UNARY, Array, LentModel, ModelTensor
 from morok import engine
 from morok.errors import MorokError
 from morok.tensor import Tensor
-
-LIMIT = 1e5
-"""Values stay below, so that float sums in another order stay close."""
 
 SHAPES = st.sampled_from([(), (1,), (3,), (2, 3), (3, 1), (3, 3), (2, 1, 3), (7,), (4, 3)])
 DTYPES = st.sampled_from([np.int32, np.float32])
@@ -62,7 +74,7 @@ class Programs(RuleBasedStateMachine):
         self.held: list[tuple[Array, Array]] = []
         # (array, its model, the tensors on it): the tensors live as long as what they write shows
         self.lent: list[tuple[Array, Array, list[Pair]]] = []
-        self.jitted = _functions()
+        self.jitted = functions()
 
     # choosing ------------------------------------------------------------------------------------
 
@@ -78,7 +90,7 @@ class Programs(RuleBasedStateMachine):
     def keep(self, tensor: Tensor, model: ModelTensor) -> None:
         """A new pair, unless its numbers would get out of hand."""
         assert tensor.shape == model.shape
-        if model.array.size and model.array.size <= 64 and _small(model.array):
+        if model.array.size and model.array.size <= 64 and is_small(model.array):
             self.pairs.append((tensor, model))
 
     def agree(self, tensor: Tensor, model: ModelTensor) -> None:
@@ -99,7 +111,7 @@ class Programs(RuleBasedStateMachine):
 
     @rule(shape=SHAPES, dtype=DTYPES, number=PICK)
     def create(self, shape: tuple[int, ...], dtype: Any, number: int) -> None:
-        array = _array(number, shape, dtype)
+        array = array_of(number, shape, dtype)
         self.keep(Tensor(array), ModelTensor(array))
 
     @rule(value=SMALL, shape=SHAPES)
@@ -116,7 +128,7 @@ class Programs(RuleBasedStateMachine):
 
     @rule(shape=SHAPES, dtype=DTYPES, number=PICK)
     def lend(self, shape: tuple[int, ...], dtype: Any, number: int) -> None:
-        array = _array(number, shape, dtype)
+        array = array_of(number, shape, dtype)
         self.lent.append((array, array.copy(), []))
         self._on(self.lent[-1], (), shape)
 
@@ -159,47 +171,47 @@ class Programs(RuleBasedStateMachine):
 
     @rule(a=PICK, b=PICK, name=st.sampled_from(sorted(BINARY)))
     def binary(self, a: int, b: int, name: str) -> None:
-        x, mx = self.pick(a, _is_number)
-        y, my = self.pick(b, lambda m: _like(m, mx) and _meets(m.shape, mx.shape))
+        x, mx = self.pick(a, is_number)
+        y, my = self.pick(b, lambda m: like(m, mx) and meets(m.shape, mx.shape))
         self.keep(getattr(x, name)(y), mx.binary(name, my))
 
     @rule(a=PICK, name=st.sampled_from(sorted(UNARY)))
     def unary(self, a: int, name: str) -> None:
-        x, mx = self.pick(a, _is_number)
+        x, mx = self.pick(a, is_number)
         self.keep(getattr(x, name)(), mx.unary(name))
 
     @rule(a=PICK, b=PICK, c=PICK)
     def choose(self, a: int, b: int, c: int) -> None:
-        x, mx = self.pick(a, _is_number)
-        y, my = self.pick(b, lambda m: _like(m, mx) and _meets(m.shape, mx.shape))
+        x, mx = self.pick(a, is_number)
+        y, my = self.pick(b, lambda m: like(m, mx) and meets(m.shape, mx.shape))
         cond, mc = x < y, mx.binary("lt", my)
-        z, mz = self.pick(c, lambda m: _like(m, mx) and _meets(m.shape, mc.shape))
+        z, mz = self.pick(c, lambda m: like(m, mx) and meets(m.shape, mc.shape))
         self.keep(cond.where(x, z), mc.where(mx, mz))
 
     @rule(a=PICK, axis=st.sampled_from([None, 0, -1]), name=st.sampled_from(sorted(REDUCTIONS)))
     def reduce(self, a: int, axis: int | None, name: str) -> None:
-        x, mx = self.pick(a, lambda m: _has_axes(m) and (_is_number(m) or name == "sum"))
+        x, mx = self.pick(a, lambda m: has_axes(m) and (is_number(m) or name == "sum"))
         self.keep(getattr(x, name)(axis), mx.reduce(name, axis))
 
     @rule(a=PICK, b=PICK)
     def multiply(self, a: int, b: int) -> None:
-        x, mx = self.pick(a, lambda m: _is_number(m) and len(m.shape) == 2)
+        x, mx = self.pick(a, lambda m: is_number(m) and len(m.shape) == 2)
         y, my = self.pick(
-            b, lambda m: _like(m, mx) and len(m.shape) == 2 and m.shape[0] == mx.shape[1], True
+            b, lambda m: like(m, mx) and len(m.shape) == 2 and m.shape[0] == mx.shape[1], True
         )
         if y is not None:
             self.keep(x @ y, mx.matmul(my))
 
     @rule(a=PICK, axis=st.sampled_from([0, -1]))
     def scan(self, a: int, axis: int) -> None:
-        x, mx = self.pick(a, lambda m: _has_axes(m) and _is_number(m))
+        x, mx = self.pick(a, lambda m: has_axes(m) and is_number(m))
         self.keep(x.cumsum(axis), mx.cumsum(axis % len(mx.shape)))
 
     @rule(a=PICK, b=PICK)
     def differentiate(self, a: int, b: int) -> None:
         """Of sum(w * y * w): 2 w y, a constant from then on."""
-        x, mx = self.pick(a, _is_float)
-        y, my = self.pick(b, lambda m: _is_float(m) and m.shape == mx.shape)
+        x, mx = self.pick(a, is_float)
+        y, my = self.pick(b, lambda m: is_float(m) and m.shape == mx.shape)
         w = x.detach().requires_grad_()
         (w * y.detach() * w).sum().backward()
         assert w.grad is not None
@@ -209,13 +221,13 @@ class Programs(RuleBasedStateMachine):
     def call(self, a: int, b: int, name: str, twice: int) -> None:
         """A jitted function, up to four times in a row, with any tensors: aliases, lazy ones, one
         tensor in two places. Results are held."""
-        x, mx = self.pick(a, _is_number)
-        y, my = self.pick(b, lambda m: _like(m, mx) and m.shape == mx.shape)
+        x, mx = self.pick(a, is_number)
+        y, my = self.pick(b, lambda m: like(m, mx) and m.shape == mx.shape)
         for _ in range(1 + twice % 4):
-            if not _small(4 * np.abs(mx.array.astype(np.float64)) + np.abs(my.array) + 8):
+            if not is_small(4 * np.abs(mx.array.astype(np.float64)) + np.abs(my.array) + 8):
                 return
             results = self.jitted[name](x, [y])
-            for tensor, model in zip(results, _MODELS[name](mx, my), strict=True):
+            for tensor, model in zip(results, MEANINGS[name](mx, my), strict=True):
                 self.keep(tensor, model)
 
     # moving --------------------------------------------------------------------------------------
@@ -224,7 +236,7 @@ class Programs(RuleBasedStateMachine):
         a=PICK, how=st.sampled_from(["flat", "turn", "flip", "widen", "pad"]), by=st.integers(0, 2)
     )
     def move(self, a: int, how: str, by: int) -> None:
-        x, mx = self.pick(a, _has_axes)
+        x, mx = self.pick(a, has_axes)
         rank = len(mx.shape)
         if how == "flat":
             self.keep(x.reshape(-1), mx.reshape(-1))
@@ -236,42 +248,40 @@ class Programs(RuleBasedStateMachine):
         elif how == "widen":
             shape = (by + 1, *mx.shape)
             self.keep(x.expand(*shape), mx.expand(*shape))
-        elif _is_number(mx):
+        elif is_number(mx):
             pairs = [(by, 1)] * rank
             self.keep(x.pad(pairs, value=by), mx.pad(pairs, by))
 
     @rule(a=PICK, b=PICK)
     def join(self, a: int, b: int) -> None:
-        x, mx = self.pick(a, _has_axes)
-        y, my = self.pick(
-            b, lambda m: _like(m, mx) and _has_axes(m) and m.shape[1:] == mx.shape[1:]
-        )
+        x, mx = self.pick(a, has_axes)
+        y, my = self.pick(b, lambda m: like(m, mx) and has_axes(m) and m.shape[1:] == mx.shape[1:])
         self.keep(x.cat(y), mx.cat(my, 0))
 
     @rule(a=PICK, index=INDICES)
     def look(self, a: int, index: Any) -> None:
-        x, mx = self.pick(a, lambda m: _takes(m, index))
+        x, mx = self.pick(a, lambda m: takes(m, index))
         self.keep(x[index], mx[index])
 
     @rule(a=PICK, number=PICK)
     def look_at_many(self, a: int, number: int) -> None:
-        x, mx = self.pick(a, _has_axes)
-        index, same = _places(number, mx.shape)
+        x, mx = self.pick(a, has_axes)
+        index, same = index_arrays(number, mx.shape)
         self.keep(x[index], mx[same])
 
     @rule(a=PICK, number=PICK, axis=st.integers(0, 1))
     def gather(self, a: int, number: int, axis: int) -> None:
-        x, mx = self.pick(a, _has_axes)
+        x, mx = self.pick(a, has_axes)
         axis %= len(mx.shape)
-        index = _along(number, mx.shape, axis)
+        index = places_along(number, mx.shape, axis)
         self.keep(x.gather(axis, index), mx.gather(axis, index))
 
     @rule(a=PICK, b=PICK, number=PICK, axis=st.integers(0, 1), add=st.booleans())
     def scatter(self, a: int, b: int, number: int, axis: int, add: bool) -> None:
-        x, mx = self.pick(a, lambda m: _has_axes(m) and _is_number(m))
+        x, mx = self.pick(a, lambda m: has_axes(m) and is_number(m))
         axis %= len(mx.shape)
-        y, my = self.pick(b, lambda m: _like(m, mx) and m.shape == mx.shape)
-        index = _along(number, mx.shape, axis)[: mx.shape[0]]
+        y, my = self.pick(b, lambda m: like(m, mx) and m.shape == mx.shape)
+        index = places_along(number, mx.shape, axis)[: mx.shape[0]]
         index = np.take(index, range(min(index.shape[axis], mx.shape[axis])), axis)
         how = "add" if add else None
         self.keep(x.scatter(axis, index, y, how), mx.scatter(axis, index, my, add))
@@ -286,16 +296,16 @@ class Programs(RuleBasedStateMachine):
     @rule(a=PICK, b=PICK)
     def assign(self, a: int, b: int) -> None:
         x, mx = self.pick(a)
-        y, my = self.pick(b, lambda m: _like(m, mx) and _fits(m.shape, mx.shape))
+        y, my = self.pick(b, lambda m: like(m, mx) and fits(m.shape, mx.shape))
         x.assign(y)
         mx.assign(my)
 
     @rule(a=PICK, b=PICK, name=st.sampled_from(["add", "sub", "maximum"]))
     def update(self, a: int, b: int, name: str) -> None:
-        x, mx = self.pick(a, _is_number)
-        y, my = self.pick(b, lambda m: _like(m, mx) and _fits(m.shape, mx.shape))
+        x, mx = self.pick(a, is_number)
+        y, my = self.pick(b, lambda m: like(m, mx) and fits(m.shape, mx.shape))
         new = mx.binary(name, my)
-        if not _small(new.array):
+        if not is_small(new.array):
             return
         if name == "add":
             x += y
@@ -307,34 +317,34 @@ class Programs(RuleBasedStateMachine):
 
     @rule(a=PICK, b=PICK, index=INDICES)
     def write(self, a: int, b: int, index: Any) -> None:
-        x, mx = self.pick(a, lambda m: _takes(m, index))
+        x, mx = self.pick(a, lambda m: takes(m, index))
         place = mx.array[index]
-        y, my = self.pick(b, lambda m: _like(m, mx) and _fits(m.shape, place.shape), True)
+        y, my = self.pick(b, lambda m: like(m, mx) and fits(m.shape, place.shape), True)
         if y is not None and place.size:
             x[index] = y
             mx[index] = my
 
     @rule(a=PICK, index=INDICES, value=SMALL)
     def write_number(self, a: int, index: Any, value: int) -> None:
-        x, mx = self.pick(a, lambda m: _takes(m, index) and _is_number(m))
+        x, mx = self.pick(a, lambda m: takes(m, index) and is_number(m))
         x[index] = value
         mx[index] = ModelTensor(np.array(value, mx.array.dtype))
 
     @rule(a=PICK, index=INDICES, by=SMALL)
     def update_part(self, a: int, index: Any, by: int) -> None:
-        x, mx = self.pick(a, lambda m: _takes(m, index) and _is_number(m))
+        x, mx = self.pick(a, lambda m: takes(m, index) and is_number(m))
         new = mx.array[index] * by
-        if _small(new):
+        if is_small(new):
             x[index] *= by
             mx[index] = ModelTensor(new)
 
     @rule(a=PICK, b=PICK, number=PICK)
     def write_many(self, a: int, b: int, number: int) -> None:
         """Index arrays may name a place twice: the last write wins."""
-        x, mx = self.pick(a, _has_axes)
-        index, same = _places(number, mx.shape)
+        x, mx = self.pick(a, has_axes)
+        index, same = index_arrays(number, mx.shape)
         shape = mx.array[same].shape
-        y, my = self.pick(b, lambda m: _like(m, mx) and _fits(m.shape, shape), True)
+        y, my = self.pick(b, lambda m: like(m, mx) and fits(m.shape, shape), True)
         if y is not None and 0 not in shape:
             x[index] = y
             mx[same] = my
@@ -342,7 +352,7 @@ class Programs(RuleBasedStateMachine):
     @rule(a=PICK, b=PICK, how=st.integers(0, 5))
     def mistake(self, a: int, b: int, how: int) -> None:
         """An error, after which everything is as before."""
-        x, mx = self.pick(a, lambda m: _has_axes(m) and m.array.dtype == np.int32)
+        x, mx = self.pick(a, lambda m: has_axes(m) and m.array.dtype == np.int32)
         y, _ = self.pick(b)
         wrong: list[Callable[[], Any]] = [
             lambda: x.assign(Tensor.zeros(*mx.shape, 5)),
@@ -362,7 +372,7 @@ class Programs(RuleBasedStateMachine):
     def starve(self, a: int, b: int) -> None:
         """A write and a read for which there is no memory: made later, or not at all."""
         x, mx = self.pick(a)
-        y, my = self.pick(b, lambda m: _like(m, mx) and _fits(m.shape, mx.shape))
+        y, my = self.pick(b, lambda m: like(m, mx) and fits(m.shape, mx.shape))
         with mock.patch.object(engine, "realize", side_effect=MemoryError):
             try:
                 x.assign(y)
@@ -411,149 +421,6 @@ class Programs(RuleBasedStateMachine):
             self.agree(tensor, model)
         for array, model_array, _ in self.lent:
             np.testing.assert_array_equal(array, model_array)
-
-
-# Jitted functions and what they mean -------------------------------------------------------------
-
-
-def _functions() -> dict[str, Any]:
-    """New ones for every program, each with its own recordings."""
-
-    @mk.jit
-    def both(x: Tensor, others: list[Tensor]) -> tuple[Tensor, ...]:
-        return x + others[0], x - others[0] * 2
-
-    @mk.jit
-    def chain(x: Tensor, others: list[Tensor]) -> tuple[Tensor, ...]:
-        y = x.maximum(others[0])
-        return y.flip(0) if y.ndim else y, (y * 2).sum(), y.cumsum(0) if y.ndim else y
-
-    @mk.jit
-    def write(x: Tensor, others: list[Tensor]) -> tuple[Tensor, ...]:
-        before = x * 1
-        x += others[0]
-        return before, x - others[0]
-
-    @mk.jit
-    def part(x: Tensor, others: list[Tensor]) -> tuple[Tensor, ...]:
-        if not x.ndim:
-            return (x + 1,)
-        x[:1] = others[0][-1:] + 1
-        x[-1:] -= others[0][:1]
-        return (x * 1,)
-
-    return {"both": both, "chain": chain, "write": write, "part": part}
-
-
-def _both(x: ModelTensor, y: ModelTensor) -> list[ModelTensor]:
-    return [x.binary("add", y), ModelTensor(x.array - y.array * y.array.dtype.type(2))]
-
-
-def _chain(x: ModelTensor, y: ModelTensor) -> list[ModelTensor]:
-    top = x.binary("maximum", y)
-    twice = ModelTensor(top.array * top.array.dtype.type(2)).reduce("sum", None)
-    if not top.shape:
-        return [top, twice, top]
-    return [top.flip(0), twice, top.cumsum(0)]
-
-
-def _write(x: ModelTensor, y: ModelTensor) -> list[ModelTensor]:
-    before = ModelTensor(x.array)
-    x.assign(x.binary("add", y))
-    return [before, x.binary("sub", y)]
-
-
-def _part(x: ModelTensor, y: ModelTensor) -> list[ModelTensor]:
-    if not x.shape:
-        return [ModelTensor(x.array + x.array.dtype.type(1))]
-    x[:1] = ModelTensor(y.array[-1:] + x.array.dtype.type(1))
-    x[-1:] = ModelTensor(x.array[-1:] - y.array[:1])
-    return [ModelTensor(x.array)]
-
-
-_MODELS = {"both": _both, "chain": _chain, "write": _write, "part": _part}
-
-
-# What goes with what -----------------------------------------------------------------------------
-
-
-def _array(number: int, shape: tuple[int, ...], dtype: Any) -> Array:
-    return np.asarray(np.random.default_rng(number).integers(-8, 9, shape).astype(dtype))
-
-
-def _places(number: int, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """An index with arrays in it, for `Tensor` and for NumPy."""
-    rng = np.random.default_rng(number)
-
-    def places(length: int, *count: int) -> Array:
-        return rng.integers(-length, length, count)
-
-    kind = number % 6
-    if kind == 0:
-        at = places(shape[0], 4)
-        return at.tolist(), at
-    if kind == 1:
-        at = places(shape[0], 2, 2)
-        return Tensor(at), at
-    if kind == 2:
-        at = rng.random(shape) < 0.5
-        return at, at
-    if kind == 3:
-        at = rng.random(shape[:1]) < 0.5
-        return at.tolist(), at
-    arrays = tuple(places(n, 3) for n in shape)
-    if kind == 4 or len(shape) < 2:
-        return arrays, arrays
-    mixed = (arrays[0], *[slice(None)] * (len(shape) - 2), arrays[-1])
-    return mixed, mixed
-
-
-def _along(number: int, shape: tuple[int, ...], axis: int) -> Array:
-    """Places along one axis, for gather and scatter."""
-    rng = np.random.default_rng(number)
-    counts = [n if i != axis else 1 + number % 4 for i, n in enumerate(shape)]
-    return rng.integers(0, shape[axis], counts)
-
-
-def _small(array: Array) -> bool:
-    return bool(np.abs(array.astype(np.float64)).max(initial=0) < LIMIT)
-
-
-def _is_number(model: ModelTensor) -> bool:
-    return model.array.dtype.kind != "b" and _small(model.array)
-
-
-def _is_float(model: ModelTensor) -> bool:
-    return model.array.dtype.kind == "f"
-
-
-def _has_axes(model: ModelTensor) -> bool:
-    return model.array.ndim > 0
-
-
-def _takes(model: ModelTensor, index: Any) -> bool:
-    """Whether a basic index goes with a shape."""
-    try:
-        model.array[index]
-    except IndexError:
-        return False
-    return True
-
-
-def _like(model: ModelTensor, other: ModelTensor) -> bool:
-    return model.array.dtype == other.array.dtype
-
-
-def _meets(*shapes: tuple[int, ...]) -> bool:
-    try:
-        np.broadcast_shapes(*shapes)
-    except ValueError:
-        return False
-    return True
-
-
-def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
-    return _meets(shape, into) and np.broadcast_shapes(shape, into) == into
 
 
 # Running -----------------------------------------------------------------------------------------
