@@ -114,7 +114,9 @@ def compare(
             if warm_up:
                 for worker in able:
                     worker.call(case)
-            rows += _rounds(able, case, [(figure, unit), *also], args.rounds)
+            rows += (done := _rounds(able, case, [(figure, unit), *also], args.rounds))
+            seen = ", ".join(f"{who} {value:.4g}" for who, value in done[0].figures.items())
+            print(f"{case}: {seen} {unit}", file=sys.stderr, flush=True)
     finally:
         for worker in workers:
             worker.close()
