@@ -6,7 +6,7 @@ closure that has changed since the recording.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from morok.capture.structure import flatten, names_of
 from morok.capture.trace import Tracer, place_of
 from morok.dtype import DType, to_numpy
 from morok.errors import JitError
-from morok.tensor import Tensor, fail, generator, memory, versions
+from morok.tensor import Tensor, fail, generator, memory, state_after, versions
 
 
 class _Value(NamedTuple):
@@ -82,17 +82,9 @@ def _checked(capture: Capture, tracer: Tracer) -> Any:
             _differs(tracer, f"whether there is {name}", "")
         if mine is not None and theirs is not None and mine.difference(theirs):
             _differs(tracer, name, mine.difference(theirs))
-    if generator.state() != trace_state(trace.numbers, numbers):
+    if generator.state() != reduce(state_after, trace.numbers, numbers):
         _differs(tracer, "the state of the random numbers", "")
     return result
-
-
-def trace_state(events: Sequence[tuple[str, int]], state: tuple[int, int]) -> tuple[int, int]:
-    """The generator's state after drawing from `state` on."""
-    seed, counter = state
-    for event, number in events:
-        seed, counter = (number, 0) if event == "seed" else (seed, counter + number)
-    return seed, counter & ((1 << 64) - 1)
 
 
 def _labels(tracer: Tracer) -> list[tuple[str, str]]:

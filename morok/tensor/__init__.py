@@ -3,7 +3,7 @@
 from morok.tensor import effects, memory, nodes, versions
 from morok.tensor.base import all_tensors, enable_grad, fail, grad_mode, is_grad_enabled, no_grad
 from morok.tensor.core import Tensor
-from morok.tensor.random import generator, initial_seed, manual_seed
+from morok.tensor.random import generator, initial_seed, manual_seed, state_after
 
 __all__ = [
     "Tensor",
@@ -19,5 +19,6 @@ __all__ = [
     "memory",
     "no_grad",
     "nodes",
+    "state_after",
     "versions",
 ]

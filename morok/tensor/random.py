@@ -63,12 +63,12 @@ class _Generator:
         """For each ("draw", count), the seed and the first counter; ("seed", s) starts again."""
         out = []
         with self.lock:
-            for event, number in events:
-                if event == "seed":
-                    self.value, self.counter, self.key = number, 0, None
-                else:
-                    out.append((self.value, self.counter))
-                    self.counter = (self.counter + number) & ((1 << 64) - 1)
+            state = self.value, self.counter
+            for event in events:
+                if event[0] == "draw":
+                    out.append(state)
+                state = state_after(state, event)
+            self._go_on(state)
         return out
 
     def state(self) -> tuple[int, int]:
@@ -79,9 +79,19 @@ class _Generator:
     def restore(self, state: tuple[int, int]) -> None:
         """Go on from a `state`."""
         with self.lock:
-            if state[0] != self.value:
-                self.key = None
-            self.value, self.counter = state
+            self._go_on(state)
+
+    def _go_on(self, state: tuple[int, int]) -> None:
+        if state[0] != self.value:
+            self.key = None
+        self.value, self.counter = state
+
+
+def state_after(state: tuple[int, int], event: tuple[str, int]) -> tuple[int, int]:
+    """The seed and the next counter after ("draw", count) or ("seed", s)."""
+    seed, counter = state
+    kind, number = event
+    return (number, 0) if kind == "seed" else (seed, (counter + number) & ((1 << 64) - 1))
 
 
 generator = _Generator(0)
