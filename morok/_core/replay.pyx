@@ -50,6 +50,7 @@ cdef enum:
     EDGE_DEQUE = 4
     EDGE_MEMBER = 5
     EDGE_SIZE = 6
+    EDGE_CLASS = 7
 
 MISS = object()
 PLAIN = object()
@@ -61,6 +62,7 @@ EDGE_KINDS = {
     "deque": EDGE_DEQUE,
     "member": EDGE_MEMBER,
     "size": EDGE_SIZE,
+    "class": EDGE_CLASS,
 }
 
 
@@ -208,6 +210,9 @@ cdef class Capture:
                 found = way.value if <object>way.value in <object>way.holder else NULL
             elif way.kind == EDGE_SIZE:
                 found = way.value if len(<object>way.holder) == way.index else NULL
+            elif way.kind == EDGE_CLASS:
+                attribute = getattr(<object>way.holder, <object>way.key, None)
+                found = <PyObject *>attribute
             else:
                 found = field(way.holder, way.index)
             if found != way.value:

@@ -1,17 +1,18 @@
 """Which tensors a function can reach without being given them, and by which ways.
 
 Entered are closure cells, defaults, the globals that the code (and code nested in it) names, and
-from there containers, objects, methods and other functions. Every step that can be changed later is
-an edge; the edges that lead to tensors are what must still hold when a recording is replayed.
+from there containers, objects, methods and other functions; of classes and modules the tensors that
+stand in them. Every step that can be changed later is an edge; the edges that lead to tensors are
+what must still hold when a recording is replayed.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dis import get_instructions
 from functools import partial
-from types import CellType, CodeType, FunctionType, MethodType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from morok._core import Dispatcher
@@ -23,8 +24,8 @@ _ENTERED = (dict, list, tuple, set, frozenset, deque, MethodType, partial, Dispa
 
 class Edge(NamedTuple):
     """`holder[key]` (kinds "dict", "list", "deque"), the contents of a "cell", or an attribute
-    ("slot") is `value`, or it stands in a set ("member"). Kind "fixed" cannot change. Kind "size":
-    a container that leads to tensors holds `value` things."""
+    ("slot", or "class" if it stands in a class) is `value`, or it stands in a set ("member"). Kind
+    "fixed" cannot change. Kind "size": a container that leads to tensors holds `value` things."""
 
     kind: str
     holder: Any
@@ -44,7 +45,9 @@ class Edge(NamedTuple):
             return self.holder[self.key] if self.key < len(self.holder) else None
         if self.kind == "cell":
             return _contents(self.holder)
-        return getattr(self.holder, self.key, None) if self.kind == "slot" else self.value
+        if self.kind == "fixed":
+            return self.value
+        return getattr(self.holder, self.key, None)
 
 
 class Reached(NamedTuple):
@@ -107,6 +110,8 @@ def _name(edge: Edge, here: Any, arrival: dict[int, Edge | None], source: dict[i
 def _enterable(value: Any) -> bool:
     if isinstance(value, FunctionType):
         return not value.__module__.startswith("morok.")
+    if isinstance(value, type):
+        return any(True for _ in _of_class(value, value))
     return isinstance(value, _ENTERED) or has_attributes(value)
 
 
@@ -132,7 +137,10 @@ def _steps(here: Any) -> Iterator[Edge]:
         how = next((within[c] for c in within if isinstance(here, c)), "fixed")
         for i, value in enumerate(here):
             yield Edge(how, here, i, value, f"[{i}]")
+    elif isinstance(here, type):
+        yield from _of_class(here, here)
     if has_attributes(here):
+        yield from _of_class(here, type(here))
         own = getattr(here, "__dict__", {})
         for name, value in list(attributes(here)):
             kind, holder = ("dict", own) if name in own else ("slot", here)
@@ -142,16 +150,40 @@ def _steps(here: Any) -> Iterator[Edge]:
 def _of_function(function: FunctionType) -> Iterator[Edge]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         value = _contents(cell)
-        if value is not None:
+        if isinstance(value, ModuleType):
+            yield from _of_module(value, function.__code__.co_names)
+        elif value is not None:
             yield Edge("cell", cell, 0, value, f".{name}")
     for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
         yield Edge("fixed", function, id(value), value, ".default")
     for name in _named(function.__code__):
-        if name in function.__globals__:
-            yield Edge("dict", function.__globals__, name, function.__globals__[name], f".{name}")
+        value = function.__globals__.get(name)
+        if isinstance(value, ModuleType):
+            yield from _of_module(value, function.__code__.co_names)
+        elif value is not None:
+            yield Edge("dict", function.__globals__, name, value, f".{name}")
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is not None:
         yield Edge("fixed", function, "__wrapped__", wrapped, "")
+
+
+def _of_class(holder: Any, cls: type) -> Iterator[Edge]:
+    """Tensors that stand in a class, as `holder` sees them."""
+    found = (name for c in cls.__mro__ for name, v in vars(c).items() if isinstance(v, Tensor))
+    for name in dict.fromkeys(found):
+        value = getattr(holder, name, None)
+        if isinstance(value, Tensor):
+            yield Edge("class", holder, name, value, f".{name}")
+
+
+def _of_module(module: ModuleType, names: Sequence[str]) -> Iterator[Edge]:
+    """What a function that uses these names can find in a module: tensors and what holds them."""
+    if module.__name__.partition(".")[0] == "morok":
+        return
+    for name in names:
+        value = vars(module).get(name)
+        if isinstance(value, (Tensor, list, dict, tuple)) or has_attributes(value):
+            yield Edge("dict", vars(module), name, value, f".{name}")
 
 
 def _contents(cell: CellType) -> Any:

@@ -7,9 +7,11 @@ classes) counts by identity. The same tensor or object met again is a reference 
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -86,6 +88,12 @@ def _describe(flat: Flat, value: Any, name: str | None) -> None:
         key += (cls, len(value), getattr(value, "maxlen", None))
         for i, each in enumerate(value):
             flat.add(each, name and f"{name}[{i}]")
+    elif isinstance(value, partial):
+        key.append(cls)
+        for part in (value.func, value.args, value.keywords):
+            flat.add(part, name)
+    elif isinstance(value, (array, memoryview)):
+        key += (cls, memoryview(value).format, value.tobytes())
     elif has_attributes(value):
         if hasattr(value, "__dict__") and not any(c.__dict__.get("__slots__") for c in cls.__mro__):
             enter_attributes(cls)

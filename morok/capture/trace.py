@@ -167,7 +167,8 @@ class Tracer:
         flat: Flat,
     ) -> None:
         self.function, self.args, self.kwargs, self.flat = function, args, kwargs, flat
-        self.reached = reach([function, *flat.opaque])
+        classes = dict.fromkeys(part for part in flat.key if isinstance(part, type))
+        self.reached = reach([function, *flat.opaque, *classes])
         closure = {id(t): k for k, t in enumerate(self.reached.tensors)}
         self.places = [closure.get(id(t), -1) for t in flat.tensors]
         self.tensors: dict[Label, Tensor] = {}

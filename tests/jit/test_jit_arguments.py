@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import operator
+from array import array
 from collections import defaultdict, deque
+from functools import partial
 
 import numpy as np
 import pytest
@@ -70,6 +73,7 @@ def test_values_python_can_change_or_subclass(make, read) -> None:
     ("value", "change"),
     [
         (bytearray([1]), lambda a: a.__setitem__(0, 7)),
+        (array("i", [1]), lambda a: a.__setitem__(0, 7)),
         (deque([1]), lambda d: d.__setitem__(0, 7)),
         ({1}, lambda s: (s.clear(), s.add(7))),
         (deque([Tensor(1.0)]), lambda d: d.__setitem__(0, Tensor(7.0))),
@@ -85,6 +89,16 @@ def test_an_argument_changed_in_place(value, change) -> None:
     change(value)
     for _ in range(4):
         assert times(Tensor([2.0]), value).tolist() == [14]
+
+
+def test_partial_functions_and_what_they_hold() -> None:
+    @mk.jit
+    def apply(x, function):
+        return function(x)
+
+    for by in (2, 2, 2, 3, 2, Tensor(4.0), Tensor(5.0), Tensor(6.0)):
+        by_number = by.item() if isinstance(by, Tensor) else by
+        assert apply(Tensor([2.0]), partial(operator.mul, by)).item() == 2 * by_number
 
 
 def test_an_object_without_attributes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -144,6 +145,53 @@ def test_a_container_in_the_closure_that_changes(name, change) -> None:
             change(held)
         assert jitted(Tensor([2.0])).tolist() == total(Tensor([2.0])).tolist()
     assert jitted.captures == 2
+
+
+@pytest.mark.parametrize("how", ["object", "class", "method", "argument", "shadowed", "module"])
+def test_a_tensor_of_a_class_or_module(how) -> None:
+    class Scale:
+        by = Tensor([3.0])
+
+        def times(self, x):
+            return x * self.by
+
+        @mk.jit
+        def jitted(self, x):
+            return x * self.by
+
+    scale, module = Scale(), ModuleType("settings")
+    module.by = Scale.by
+    holder = {"shadowed": scale, "module": module}.get(how, Scale)
+    times = {
+        "object": mk.jit(lambda x: x * scale.by),
+        "class": mk.jit(lambda x: x * Scale.by),
+        "method": mk.jit(scale.times),
+        "argument": lambda x: scale.jitted(x),
+        "shadowed": mk.jit(lambda x: x * scale.by),
+        "module": mk.jit(lambda x: x * module.by),
+    }[how]
+    for i in range(4):
+        assert times(Tensor([float(i)])).item() == 3 * i
+    holder.by = Tensor([5.0])
+    for i in range(4):
+        assert times(Tensor([float(i)])).item() == 5 * i
+    holder.by.assign(Tensor([7.0]))
+    assert times(Tensor([2.0])).item() == 14
+
+
+def test_a_tensor_of_a_class_is_written() -> None:
+    class Count:
+        calls = Tensor([0.0])
+
+    @mk.jit
+    def step(x):
+        Count.calls += 1
+        return x + Count.calls
+
+    for i in range(6):
+        assert step(Tensor([1.0])).item() == i + 2
+    assert Count.calls.item() == 6
+    assert step.replays == 4
 
 
 def test_calls_that_alternate_between_tensors_of_the_closure() -> None:
