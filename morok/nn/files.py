@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from morok.dtype import DType, dtypes, to_numpy
 from morok.errors import DTypeError, ShapeError
-from morok.tensor import Tensor
+from morok.tensor import Tensor, memory
 
 _NAMES: dict[str, DType] = {
     "BOOL": dtypes.bool_,
@@ -34,8 +34,7 @@ _NAMES: dict[str, DType] = {
     "F8_E4M3": dtypes.fp8e4m3,
     "F8_E5M2": dtypes.fp8e5m2,
 }
-_BITS = {8: dtypes.uint8, 16: dtypes.uint16}
-_WITHOUT_NUMPY = (dtypes.bfloat16, dtypes.fp8e4m3, dtypes.fp8e5m2)
+_BITS = {8: dtypes.uint8, 16: dtypes.uint16}  # for dtypes that NumPy has not
 _LONGEST = 100_000_000  # bytes of a header, as the format's own reader has it
 _ALIGN = 8
 
@@ -70,7 +69,7 @@ def safe_save(
             file.write(text)
             for name in order:
                 file.write(arrays[name].data)
-        os.chmod(draft, 0o644)
+        os.chmod(draft, 0o644)  # a temporary file is its owner's alone
         os.replace(draft, target)
     except BaseException:
         os.unlink(draft)
@@ -102,7 +101,7 @@ def _damaged(path: Path, why: str) -> NoReturn:
 
 def _array(tensor: Tensor) -> npt.NDArray[Any]:
     """The elements in a dtype of NumPy with the same bits."""
-    if tensor.dtype in _WITHOUT_NUMPY:
+    if tensor.dtype.name in memory.WITHOUT_NUMPY:
         tensor = tensor.bitcast(_BITS[tensor.dtype.bits])
     return np.ascontiguousarray(tensor.detach().numpy())
 
@@ -119,7 +118,7 @@ def _tensor(path: Path, name: str, entry: Any, data: npt.NDArray[np.uint8]) -> T
     size = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or not 0 <= begin <= end <= len(data) or end - begin != size:
         _damaged(path, f"bytes {begin} to {end} of {len(data)} do not hold {name}, {shape} {dtype}")
-    stored = _BITS[dtype.bits] if dtype in _WITHOUT_NUMPY else dtype
+    stored = _BITS[dtype.bits] if dtype.name in memory.WITHOUT_NUMPY else dtype
     part = data[begin:end]
     if part.ctypes.data % stored.itemsize:
         part = part.copy()  # elements that are not aligned cannot be used in place
