@@ -254,3 +254,21 @@ def test_triangles_of_bools_are_bools() -> None:
     matrix = np.array([[True, True], [True, False]])
     np.testing.assert_array_equal(Tensor(matrix).tril().numpy(), np.tril(matrix), strict=True)
     np.testing.assert_array_equal(Tensor(matrix).triu(1).numpy(), np.triu(matrix, 1), strict=True)
+
+
+def test_like_another() -> None:
+    like = Tensor(np.array([[1, 2, 3]], np.int16))
+    ones = like.ones_like()
+    assert (ones.tolist(), ones.dtype, ones.element_size()) == ([[1, 1, 1]], dtypes.int16, 2)
+    assert like.ones_like(dtype=dtypes.float64).dtype is dtypes.float64
+    assert Tensor([[7], [8]]).expand_as(Tensor.zeros(2, 3)).tolist() == [[7] * 3, [8] * 3]
+    assert like.zero_() is like
+    assert like.tolist() == [[0, 0, 0]]
+
+
+def test_bernoulli_goes_by_probabilities() -> None:
+    manual_seed(0)
+    draws = Tensor.full((3, 4000), 0.25).bernoulli().numpy()
+    assert set(np.unique(draws)) == {0.0, 1.0}
+    assert abs(draws.mean() - 0.25) < 0.02  # five standard deviations
+    assert Tensor([0.0, 1.0]).bernoulli().tolist() == [0, 1]

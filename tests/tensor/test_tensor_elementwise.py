@@ -140,6 +140,14 @@ def test_bools_have_logic_but_no_subtraction() -> None:
         Tensor([1.0]).bitwise_and(Tensor([1.0]))
 
 
+def test_exclusive_or_of_truths_and_dot() -> None:
+    a, b = np.array([0, 2, 0, -1]), np.array([0.0, 0.0, 0.5, 3.0])
+    np.testing.assert_array_equal(
+        Tensor(a).logical_xor(Tensor(b)).numpy(), np.logical_xor(a, b), strict=True
+    )
+    assert Tensor(b).dot(Tensor(b)).item() == b.dot(b)
+
+
 def test_powers() -> None:
     x = Tensor(np.array([0.5, 1.0, 2.0, 9.0]))
     got = [x**2, x**3, x**0.5, x**-1, x**0, x**1.7, 2**x, x**x, Tensor([2, 3]) ** 3]
