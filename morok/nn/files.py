@@ -34,7 +34,6 @@ _NAMES: dict[str, DType] = {
     "F8_E4M3": dtypes.fp8e4m3,
     "F8_E5M2": dtypes.fp8e5m2,
 }
-_BITS = {8: dtypes.uint8, 16: dtypes.uint16}  # for dtypes that NumPy has not
 _LONGEST = 100_000_000  # bytes of a header, as the format's own reader has it
 _ALIGN = 8
 
@@ -101,8 +100,8 @@ def _damaged(path: Path, why: str) -> NoReturn:
 
 def _array(tensor: Tensor) -> npt.NDArray[Any]:
     """The elements in a dtype of NumPy with the same bits."""
-    if tensor.dtype.name in memory.WITHOUT_NUMPY:
-        tensor = tensor.bitcast(_BITS[tensor.dtype.bits])
+    stored = memory.in_numpy(tensor.dtype)
+    tensor = tensor if stored is tensor.dtype else tensor.bitcast(stored)
     return np.ascontiguousarray(tensor.detach().numpy())
 
 
@@ -118,7 +117,7 @@ def _tensor(path: Path, name: str, entry: Any, data: npt.NDArray[np.uint8]) -> T
     size = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or not 0 <= begin <= end <= len(data) or end - begin != size:
         _damaged(path, f"bytes {begin} to {end} of {len(data)} do not hold {name}, {shape} {dtype}")
-    stored = _BITS[dtype.bits] if dtype.name in memory.WITHOUT_NUMPY else dtype
+    stored = memory.in_numpy(dtype)
     part = data[begin:end]
     if part.ctypes.data % stored.itemsize:
         part = part.copy()  # elements that are not aligned cannot be used in place

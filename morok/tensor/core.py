@@ -226,7 +226,8 @@ class Tensor(Autograd):
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        bits = self if self.dtype.name in _IN_NUMPY else self.bitcast(_BITS[self.dtype.bits])
+        stored = memory.in_numpy(self.dtype)
+        bits = self if stored is self.dtype else self.bitcast(stored)
         return _unpickled, (type(self), bits.numpy().copy(), self.dtype, self._rg)
 
     # writing -------------------------------------------------------------------------------------
@@ -350,7 +351,6 @@ class Tensor(Autograd):
 
 
 _IN_NUMPY = frozenset(d.name for d in dtypes.all) - memory.WITHOUT_NUMPY
-_BITS = {8: dtypes.uint8, 16: dtypes.uint16}
 
 
 def _on_cpu(device: str | None) -> None:

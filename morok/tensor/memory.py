@@ -190,6 +190,13 @@ def _written_down(tensor: Base) -> bool:
 WITHOUT_NUMPY = frozenset({"bfloat16", "fp8e4m3", "fp8e5m2"})
 
 
+def in_numpy(dtype: DType) -> DType:
+    """The dtype with the same bits that NumPy has: itself, if NumPy has it."""
+    if dtype.name not in WITHOUT_NUMPY:
+        return dtype
+    return dtypes.uint8 if dtype.bits == 8 else dtypes.uint16
+
+
 def is_settled(tensor: Base) -> bool:
     return tensor._home is None and (memory_of(tensor) is not None or 0 in tensor.shape)
 
