@@ -21,9 +21,8 @@ M = TypeVar("M")
 
 def train(model: M, mode: bool = True) -> M:
     """Set everything in a model to training, or with `mode=False` to evaluation; the model."""
-    for layer in layers(model):
-        if isinstance(getattr(layer, "training", None), bool):
-            layer.training = mode
+    for layer in _switched(model):
+        layer.training = mode
     return model
 
 
@@ -35,13 +34,18 @@ def evaluate(model: M) -> M:
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
     """Within the block the model is in evaluation; afterwards each part is as it was."""
-    before = [(layer, layer.training) for layer in layers(model) if hasattr(layer, "training")]
+    before = [(layer, layer.training) for layer in _switched(model)]
     evaluate(model)
     try:
         yield
     finally:
         for layer, mode in before:
             layer.training = mode
+
+
+def _switched(model: Any) -> list[Any]:
+    """The parts that hold the flag."""
+    return [each for each in layers(model) if isinstance(getattr(each, "training", None), bool)]
 
 
 def layers(model: Any) -> Iterator[Any]:

@@ -65,8 +65,9 @@ class Scan(Indexing):
         u = nodes.cast(start.uop, acc_dtype(own))
         if dim is None:
             u, dim = nodes.reshape(u, (nodes.size_of(u),)), 0
-        place = self._axis(method, dim, len(nodes.shape_of(u)))
-        if 0 not in (shape := nodes.shape_of(u)) and shape:
+        shape = nodes.shape_of(u)
+        place = self._axis(method, dim, len(shape))
+        if shape and 0 not in shape:
             u = running_sum(u, place) if op is Ops.ADD else scanned(u, place, op)
         return self._wrap(nodes.cast(u, sum_dtype(own)), start._rg)
 
