@@ -70,12 +70,8 @@ class MultiheadAttention:
         )
         mask = self._mask(q, k, key_padding_mask, attn_mask, is_causal)
         p = self.dropout if self.training else 0.0
-        if need_weights:
-            scores = q @ k.mT / math.sqrt(q.shape[-1])
-            seen = (scores if mask is None else scores + mask).softmax(-1).dropout(p)
-            out, means = seen @ v, seen.mean(1)
-        else:
-            out, means = q.scaled_dot_product_attention(k, v, mask, p), None
+        out, seen = q.attend(k, v, mask, p)
+        means = seen.mean(1) if need_weights else None
         n, length = query.shape[:2]
         out = self.out_proj(out.transpose(1, 2).reshape(n, length, self.embed_dim))
         return (out if self.batch_first else out.transpose(0, 1)), means

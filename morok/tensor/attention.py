@@ -36,6 +36,20 @@ class Attention(Random):
         `enable_gqa`: heads (the dim before the last two) of key and value serve several of the
         query's. Halves are computed in float32 and rounded once.
         """
+        return self.attend(key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)[0]
+
+    def attend(
+        self,
+        key: Self,
+        value: Self,
+        attn_mask: Self | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> tuple[Self, Self]:
+        """The result of `scaled_dot_product_attention`, and the weights (…, L, S) by which values
+        were added up, behind the dropout."""
         name = "scaled_dot_product_attention"
         dtype = common_dtype(name, self.dtype, key.dtype, value.dtype)
         if dtype.kind != "f":
@@ -70,4 +84,5 @@ class Attention(Random):
             weights = nothing.where(0.0, nothing.where(0.0, scores).softmax(-1))
         else:
             weights = scores.softmax(-1)
-        return weights.dropout(dropout_p).matmul(value).cast(dtype)
+        weights = weights.dropout(dropout_p)
+        return weights.matmul(value).cast(dtype), weights.cast(dtype)

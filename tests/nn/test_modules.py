@@ -163,6 +163,20 @@ def test_multihead_attention(rng, weights: bool) -> None:
         np.testing.assert_allclose(seen.numpy(), tseen.detach().numpy(), rtol=1e-10, atol=1e-15)
 
 
+@pytest.mark.parametrize("dtype", [mk.dtypes.float32, mk.dtypes.float16], ids=str)
+def test_multihead_attention_is_the_same_with_and_without_weights(dtype) -> None:
+    """A query that may look at nothing included."""
+    mk.manual_seed(0)
+    attention = mk.nn.MultiheadAttention(8, 2, batch_first=True, dtype=dtype)
+    x, hidden = Tensor.randn(2, 5, 8).cast(dtype), np.zeros((2, 5), bool)
+    hidden[1] = True
+    out, seen = attention(x, x, x, Tensor(hidden))
+    alone, none = attention(x, x, x, Tensor(hidden), need_weights=False)
+    assert none is None
+    np.testing.assert_array_equal(out.numpy(), alone.numpy())
+    np.testing.assert_allclose(seen.numpy().sum(-1), [[1] * 5, [0] * 5], rtol=2e-3)
+
+
 def test_embedding_with_padding(rng) -> None:
     import torch
 
