@@ -7,12 +7,14 @@ A loss is `loss(weights, held, inputs, targets) -> (loss, new held)`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from bench import _sizes
 from bench import _train_data as data
 from bench._jax_common import cross_entropy
 
@@ -75,9 +77,8 @@ _MLP = ("layers.0", "layers.1", "layers.2")
 
 
 def mlp_shapes() -> tuple[Shapes, Shapes]:
-    sizes = ((784, 512), (512, 256), (256, 10))
     shapes: Shapes = {}
-    for name, (inputs, outputs) in zip(_MLP, sizes, strict=True):
+    for name, (inputs, outputs) in zip(_MLP, pairwise(_sizes.MLP), strict=True):
         shapes |= linear_shapes(name, inputs, outputs)
     return shapes, {}
 
@@ -92,12 +93,15 @@ def mlp_loss(w: Values, held: Values, x: Any, labels: Any) -> tuple[Any, Values]
 
 
 def cnn_shapes() -> tuple[Shapes, Shapes]:
-    convs = {"conv1": (32, 1, 5), "conv2": (32, 32, 5), "conv3": (64, 32, 3), "conv4": (64, 64, 3)}
+    few, many = _sizes.CNN_CHANNELS
+    convs = {"conv1": (few, 1, 5), "conv2": (few, few, 5)}
+    convs |= {"conv3": (many, few, 3), "conv4": (many, many, 3)}
     shapes: Shapes = {}
     for name, (out, inputs, size) in convs.items():
         shapes |= {f"{name}.weight": (out, inputs, size, size), f"{name}.bias": (out,)}
-    shapes |= norm_shapes("norm1", 32) | norm_shapes("norm2", 64) | linear_shapes("linear", 576, 10)
-    return shapes, held_shapes("norm1", 32) | held_shapes("norm2", 64)
+    shapes |= norm_shapes("norm1", few) | norm_shapes("norm2", many)
+    shapes |= linear_shapes("linear", 9 * many, 10)
+    return shapes, held_shapes("norm1", few) | held_shapes("norm2", many)
 
 
 def cnn_loss(w: Values, held: Values, x: Any, labels: Any) -> tuple[Any, Values]:

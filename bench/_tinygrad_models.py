@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from tinygrad import Tensor, nn
 
+from bench import _sizes
 from bench import _train_data as data
 
 
 class MLP:
     def __init__(self) -> None:
-        sizes = ((784, 512), (512, 256), (256, 10))
-        self.layers = [nn.Linear(*pair) for pair in sizes]
+        self.layers = [nn.Linear(*pair) for pair in pairwise(_sizes.MLP)]
 
     def loss(self, x: Tensor, labels: Tensor) -> Tensor:
         for layer in self.layers[:-1]:
@@ -23,11 +24,12 @@ class MLP:
 
 class CNN:
     def __init__(self) -> None:
-        self.conv1, self.conv2 = nn.Conv2d(1, 32, 5), nn.Conv2d(32, 32, 5)
-        self.norm1 = nn.BatchNorm(32)
-        self.conv3, self.conv4 = nn.Conv2d(32, 64, 3), nn.Conv2d(64, 64, 3)
-        self.norm2 = nn.BatchNorm(64)
-        self.linear = nn.Linear(576, 10)
+        few, many = _sizes.CNN_CHANNELS
+        self.conv1, self.conv2 = nn.Conv2d(1, few, 5), nn.Conv2d(few, few, 5)
+        self.norm1 = nn.BatchNorm(few)
+        self.conv3, self.conv4 = nn.Conv2d(few, many, 3), nn.Conv2d(many, many, 3)
+        self.norm2 = nn.BatchNorm(many)
+        self.linear = nn.Linear(9 * many, 10)
 
     def loss(self, x: Tensor, labels: Tensor) -> Tensor:
         x = self.conv2(self.conv1(x).relu()).relu()

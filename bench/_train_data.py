@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bench import _sizes
+
 Array = npt.NDArray[Any]
 
-VOCABULARY, LENGTH, SIZE, HEADS, LAYERS = 256, 128, 256, 4, 4
+VOCABULARY, LENGTH, SIZE = _sizes.GPT_VOCABULARY, _sizes.GPT_LENGTH, _sizes.GPT_SIZE
+HEADS, LAYERS = _sizes.GPT_HEADS, _sizes.GPT_LAYERS
 """Of the GPT."""
 
 STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))
@@ -51,9 +54,9 @@ def _text(size: int) -> tuple[Array, Array]:
 
 
 TASKS = {
-    "mlp": Task("adam", 1e-3, 128, 8, _images(784)),
-    "cnn": Task("adam", 3e-4, 128, 2, _images(1, 28, 28)),
-    "gpt": Task("adamw", 3e-4, 8, 1, _text),
+    "mlp": Task("adam", 1e-3, 128, 8, _images(_sizes.MLP[0])),
+    "cnn": Task("adam", 3e-4, 128, 2, _images(1, _sizes.CNN_SIDE, _sizes.CNN_SIDE)),
+    "gpt": Task("adamw", 3e-4, _sizes.GPT_BATCH, 1, _text),
     "resnet18": Task("sgd", 0.003, 16, 1, _images(3, 64, 64)),
 }
 MOMENTUM, DECAY = 0.9, 0.01
