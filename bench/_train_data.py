@@ -57,7 +57,7 @@ TASKS = {
     "mlp": Task("adam", 1e-3, 128, 8, _images(_sizes.MLP[0])),
     "cnn": Task("adam", 3e-4, 128, 2, _images(1, _sizes.CNN_SIDE, _sizes.CNN_SIDE)),
     "gpt": Task("adamw", 3e-4, _sizes.GPT_BATCH, 1, _text),
-    "resnet18": Task("sgd", 0.003, 16, 1, _images(3, 64, 64)),
+    "resnet18": Task("sgd", 0.001, 16, 1, _images(3, 64, 64)),
 }
 MOMENTUM, DECAY = 0.9, 0.01
 """Of SGD, and of AdamW."""
