@@ -109,6 +109,8 @@ def compare(
         for worker in workers:
             note = worker.missing or f"version {worker.version}"
             print(f"{worker.who}: {note}")
+        if workers[0].missing is not None:
+            raise RuntimeError(f"nothing to compare with: {workers[0].missing}")
         able = [worker for worker in workers if worker.missing is None]
         for case, (figure, unit) in cases.items():
             if warm_up:
