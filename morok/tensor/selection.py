@@ -72,7 +72,7 @@ def _entry(entry: Any) -> Any:  # noqa: RET503 (fail does not return)
     """An entry as None, Ellipsis, slice, int, or a NumPy array or tensor of ints or bools."""
     if entry is None or entry is Ellipsis or isinstance(entry, (slice, Base)):
         return entry
-    if isinstance(entry, (bool, np.bool_, list, tuple, np.ndarray)):
+    if isinstance(entry, (bool, np.bool_, list, tuple, range, np.ndarray)):
         try:
             array = np.asarray(_plain(entry))
         except (ValueError, TypeError) as error:

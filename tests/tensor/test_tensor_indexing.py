@@ -76,6 +76,16 @@ def test_reading_is_numpys(case: tuple[tuple[int, ...], tuple[Any, ...]], as_ten
     assert np.array_equal(got.numpy(), want)
 
 
+@pytest.mark.parametrize("index", [range(2), range(0), (slice(None), range(4, 0, -2))])
+def test_a_range_is_an_index_array(index: Any) -> None:
+    array = _values((4, 5, 3))
+    ours = Tensor(array)
+    assert np.array_equal(ours[index].numpy(), array[index])
+    ours[index] = -1
+    array[index] = -1
+    assert np.array_equal(ours.numpy(), array)
+
+
 @pytest.mark.parametrize(
     "index",
     [
