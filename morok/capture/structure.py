@@ -1,8 +1,8 @@
 """Arguments and results taken apart: the tensors in them, and a key for all the rest.
 
 Lists, tuples, dicts, sets, deques and objects are entered, as deep as they go. Python values are
-part of the key, NumPy arrays by their contents; what cannot be entered (functions, modules,
-classes) counts by identity. The same tensor or object met again is a reference to the first.
+part of the key, arrays by their contents; what cannot be entered (functions, modules, classes)
+counts by identity. The same tensor or object met again is a reference to the first.
 """
 
 from __future__ import annotations
@@ -95,11 +95,17 @@ def _describe(flat: Flat, value: Any, name: str | None) -> None:
     elif isinstance(value, (array, memoryview)):
         key += (cls, memoryview(value).format, value.tobytes())
     elif has_attributes(value):
-        if hasattr(value, "__dict__") and not any(c.__dict__.get("__slots__") for c in cls.__mro__):
+        is_array = hasattr(cls, "__array__")
+        slots = any(c.__dict__.get("__slots__") for c in cls.__mro__)
+        if hasattr(value, "__dict__") and not slots and not is_array:
             enter_attributes(cls)
         if not flat.again(value):
             key.append(cls)
+            before = len(flat.tensors)
             _add_attributes(flat, value, name)
+            if is_array and len(flat.tensors) == before:  # an array of another package
+                contents = np.asarray(value)
+                flat.add(contents.tolist() if contents.dtype.hasobject else contents, name)
     else:
         key.append(Same(value))
         flat.opaque.append(value)

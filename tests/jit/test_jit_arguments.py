@@ -101,6 +101,26 @@ def test_partial_functions_and_what_they_hold() -> None:
         assert apply(Tensor([2.0]), partial(operator.mul, by)).item() == 2 * by_number
 
 
+def test_arrays_of_others_count_by_contents() -> None:
+    class Foreign:
+        """As those of other packages: what it holds is in no attribute."""
+
+        def __init__(self, value: float) -> None:
+            contents[id(self)] = np.array([value], np.float32)
+
+        def __array__(self, dtype=None, copy=None):
+            return contents[id(self)]
+
+    contents: dict[int, np.ndarray] = {}
+    times = mk.jit(lambda x, array: x * Tensor(np.asarray(array)))
+    array = Foreign(2)
+    for _ in range(4):
+        assert times(Tensor([3.0]), array).item() == 6
+    contents[id(array)] = np.array([5], np.float32)
+    assert times(Tensor([3.0]), array).item() == 15
+    assert times(Tensor([3.0]), Foreign(7)).item() == 21
+
+
 def test_an_object_without_attributes() -> None:
     class Empty:
         __slots__ = ()
