@@ -47,6 +47,11 @@ class DTypeError(MorokError, TypeError):
     """An operation does not exist for these dtypes."""
 
 
+class ArgumentError(MorokError, ValueError):
+    """A value that an argument cannot have: an option there is none of, a number out of range, an
+    entry that is missing."""
+
+
 class ShapeError(MorokError, ValueError, RuntimeError):
     """Shapes that do not fit each other or the operation (ValueError in NumPy, RuntimeError in
     PyTorch, so it is both)."""

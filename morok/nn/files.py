@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from morok.dtype import DType, dtypes, to_numpy
-from morok.errors import DTypeError, ShapeError
+from morok.errors import ArgumentError, DTypeError
 from morok.tensor import Tensor, memory
 
 _NAMES: dict[str, DType] = {
@@ -79,7 +79,7 @@ def safe_load(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file by name. Nothing is read before it is used: the file is
     mapped, and must not be changed in place while its tensors live.
 
-    ShapeError for a file that is damaged, DTypeError for a dtype morok does not have.
+    ArgumentError for a file that is damaged, DTypeError for a dtype morok does not have.
     """
     whole = np.memmap(path, np.uint8, "r") if os.path.getsize(path) else np.empty(0, np.uint8)
     length = int.from_bytes(whole[:8].tobytes(), "little")
@@ -95,7 +95,7 @@ def safe_load(path: Path) -> dict[str, Tensor]:
 
 
 def _damaged(path: Path, why: str) -> NoReturn:
-    raise ShapeError(f"safe_load: {os.fspath(path)} is no safetensors file: {why}")
+    raise ArgumentError(f"safe_load: {os.fspath(path)} is no safetensors file: {why}")
 
 
 def _array(tensor: Tensor) -> npt.NDArray[Any]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from morok.errors import ShapeError
+from morok.errors import ArgumentError, ShapeError
 from morok.tensor import Tensor, no_grad
 
 _GAINS = {
@@ -30,7 +30,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     if nonlinearity == "leaky_relu":
         return math.sqrt(2.0 / (1 + (0.01 if param is None else param) ** 2))
     if nonlinearity not in _GAINS:
-        raise ShapeError(
+        raise ArgumentError(
             f"calculate_gain: no nonlinearity {nonlinearity!r}: there are leaky_relu, "
             f"{', '.join(_GAINS)}"
         )
@@ -124,7 +124,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
 
 def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
     if mode not in ("fan_in", "fan_out"):
-        raise ShapeError(f"kaiming: mode is 'fan_in' or 'fan_out', not {mode!r}")
+        raise ArgumentError(f"kaiming: mode is 'fan_in' or 'fan_out', not {mode!r}")
     fan = _fans(tensor)[mode == "fan_out"]
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from morok.dtype import DType
-from morok.errors import ShapeError
+from morok.errors import ArgumentError, ShapeError
 from morok.nn.layers import uniform
 from morok.tensor import Tensor
 
@@ -41,7 +41,9 @@ class _Recurrent(ABC):
         dtype: DType | None = None,
     ) -> None:
         if num_layers < 1 or not 0 <= dropout <= 1:
-            raise ShapeError(f"{type(self).__name__}: num_layers={num_layers}, dropout={dropout}")
+            raise ArgumentError(
+                f"{type(self).__name__}: num_layers={num_layers}, dropout={dropout}"
+            )
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.num_layers = num_layers

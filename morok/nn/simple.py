@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from morok.errors import AxisError, ShapeError
+from morok.errors import ArgumentError, AxisError, ShapeError
 from morok.nn.layers import Per
 from morok.tensor import Tensor
 
@@ -65,7 +65,7 @@ class Dropout:
 
     def __init__(self, p: float = 0.5) -> None:
         if not 0 <= p <= 1:
-            raise ShapeError(f"Dropout: {p} is no probability")
+            raise ArgumentError(f"Dropout: {p} is no probability")
         self.p = p
         self.training = True
 

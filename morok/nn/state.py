@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from morok.dtype import dtypes
-from morok.errors import DTypeError, ShapeError
+from morok.errors import ArgumentError, DTypeError, ShapeError
 from morok.tensor import Tensor, no_grad
 
 
@@ -30,8 +30,9 @@ def load_state_dict(model: Any, state: Mapping[str, Any], strict: bool = True) -
     """Give the model's tensors the values that stand under their names in `state`: tensors, arrays,
     or PyTorch's tensors, which are copied and cast.
 
-    ShapeError where shapes differ and, if `strict`, where a name is missing on either side;
-    DTypeError for a value that is no array of the same kind of dtype. Nothing is written then.
+    ShapeError where shapes differ; ArgumentError, if `strict`, where a name is missing on either
+    side; DTypeError for a value that is no array of the same kind of dtype. Nothing is written
+    then.
     """
     load(get_state_dict(model), state, strict)
 
@@ -40,7 +41,7 @@ def load(own: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool) -> N
     """`load_state_dict` for tensors by name."""
     missing, unknown = own.keys() - state.keys(), state.keys() - own.keys()
     if strict and (missing or unknown):
-        raise ShapeError(
+        raise ArgumentError(
             f"load_state_dict: missing {sorted(missing)}, not in the model {sorted(unknown)}: "
             "pass strict=False to load what fits"
         )

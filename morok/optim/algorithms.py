@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from morok.dtype import DType, acc_dtype, dtypes
-from morok.errors import ShapeError
+from morok.errors import ArgumentError
 from morok.optim.optimizers import Age, Number, Optimizer, ParamGroup, Params
 from morok.tensor import Tensor
 
@@ -37,9 +37,9 @@ class SGD(Optimizer):
     def _check(self, group: ParamGroup) -> None:
         momentum, dampening = group["momentum"], group["dampening"]
         if group["nesterov"] and (dampening or (type(momentum) is float and momentum <= 0)):
-            raise ShapeError("Nesterov's form needs momentum and no dampening")
+            raise ArgumentError("Nesterov's form needs momentum and no dampening")
         if dampening and not self.counts_steps:
-            raise ShapeError("dampening of one group needs a dampening that is not 0 for all")
+            raise ArgumentError("dampening of one group needs a dampening that is not 0 for all")
 
     def _zeros(self, group: ParamGroup) -> tuple[str, ...]:
         momentum = group["momentum"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from morok.errors import ShapeError
+from morok.errors import ArgumentError
 from morok.tensor import Tensor, no_grad
 
 
@@ -19,7 +19,7 @@ def clip_grad_norm_(
     """
     params = _with_gradient(parameters)
     if norm_type <= 0:
-        raise ShapeError(f"clip_grad_norm_: norm_type {norm_type} is no power")
+        raise ArgumentError(f"clip_grad_norm_: norm_type {norm_type} is no power")
     if not params:
         return Tensor(0.0)
     with no_grad():

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from morok.dtype import acc_dtype
-from morok.errors import ShapeError
+from morok.errors import ArgumentError
 from morok.nn import state as states
 from morok.tensor import Tensor, no_grad
 
@@ -24,7 +24,7 @@ class EMA:
         self, tensors: Mapping[str, Tensor] | Iterable[Tensor], decay: float = 0.999
     ) -> None:
         if not 0 <= decay <= 1:
-            raise ShapeError(f"EMA: decay {decay} does not lie in 0 … 1")
+            raise ArgumentError(f"EMA: decay {decay} does not lie in 0 … 1")
         self.decay = decay
         self.tensors: dict[str, Tensor] = (
             dict(tensors)

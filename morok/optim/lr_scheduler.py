@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from morok.errors import ShapeError
+from morok.errors import ArgumentError
 from morok.optim.optimizers import Optimizer
 from morok.tensor import Tensor
 
@@ -28,7 +28,7 @@ class LRScheduler(ABC):
             if last_epoch == -1:
                 group.setdefault("initial_lr", group["lr"].item())
             elif "initial_lr" not in group:
-                raise ShapeError(
+                raise ArgumentError(
                     f"{type(self).__name__}: last_epoch={last_epoch} continues a schedule, but the "
                     'groups have no "initial_lr": load the optimizer\'s state first'
                 )
@@ -60,14 +60,14 @@ class LRScheduler(ABC):
         return {"last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs)}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continue where the scheduler that gave this stood. ShapeError for another number of
+        """Continue where the scheduler that gave this stood. ArgumentError for another number of
         groups, or what is missing."""
         missing = {"last_epoch", "base_lrs"} - state_dict.keys()
         if missing:
-            raise ShapeError(f"load_state_dict: missing {sorted(missing)}")
+            raise ArgumentError(f"load_state_dict: missing {sorted(missing)}")
         bases = [float(base) for base in state_dict["base_lrs"]]
         if len(bases) != len(self.base_lrs):
-            raise ShapeError(
+            raise ArgumentError(
                 f"load_state_dict: {len(bases)} groups of parameters, here are {len(self.base_lrs)}"
             )
         self.base_lrs = bases
@@ -87,7 +87,7 @@ class LambdaLR(LRScheduler):
         count = len(optimizer.param_groups)
         self.lr_lambdas = [lr_lambda] * count if callable(lr_lambda) else list(lr_lambda)
         if len(self.lr_lambdas) != count:
-            raise ShapeError(f"LambdaLR: {len(self.lr_lambdas)} functions for {count} groups")
+            raise ArgumentError(f"LambdaLR: {len(self.lr_lambdas)} functions for {count} groups")
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, group: int) -> float:
@@ -150,7 +150,7 @@ class LinearLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1:
-            raise ShapeError(f"LinearLR: factors {start_factor} and {end_factor}")
+            raise ArgumentError(f"LinearLR: factors {start_factor} and {end_factor}")
         self.start_factor = start_factor
         self.end_factor = end_factor
         self.total_iters = total_iters
@@ -193,12 +193,12 @@ class SequentialLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if len(schedulers) != len(milestones) + 1:
-            raise ShapeError(
+            raise ArgumentError(
                 f"SequentialLR: {len(schedulers)} schedulers and {len(milestones)} milestones: one "
                 "milestone fewer is needed"
             )
         if any(scheduler.optimizer is not optimizer for scheduler in schedulers):
-            raise ShapeError("SequentialLR: the schedulers belong to another optimizer")
+            raise ArgumentError("SequentialLR: the schedulers belong to another optimizer")
         self.schedulers = list(schedulers)
         self.milestones = list(milestones)
         super().__init__(optimizer, last_epoch)
@@ -232,15 +232,15 @@ class OneCycleLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if anneal_strategy not in ("cos", "linear"):
-            raise ShapeError(
+            raise ArgumentError(
                 f"OneCycleLR: anneal_strategy {anneal_strategy!r} is not cos or linear"
             )
         if total_steps < 1 or not 0 <= pct_start <= 1:
-            raise ShapeError(f"OneCycleLR: total_steps={total_steps}, pct_start={pct_start}")
+            raise ArgumentError(f"OneCycleLR: total_steps={total_steps}, pct_start={pct_start}")
         groups = optimizer.param_groups
         tops = [max_lr] * len(groups) if isinstance(max_lr, int | float) else list(max_lr)
         if len(tops) != len(groups):
-            raise ShapeError(f"OneCycleLR: {len(tops)} rates for {len(groups)} groups")
+            raise ArgumentError(f"OneCycleLR: {len(tops)} rates for {len(groups)} groups")
         self.total_steps = total_steps
         self.momenta = (max_momentum, base_momentum) if cycle_momentum else None
         self.linear = anneal_strategy == "linear"
@@ -267,7 +267,7 @@ class OneCycleLR(LRScheduler):
         """A value at this step; `which` of a phase's ends it goes by."""
         step = self.last_epoch
         if step >= self.total_steps:
-            raise ShapeError(f"OneCycleLR: step {step} of {self.total_steps}: the cycle is over")
+            raise ArgumentError(f"OneCycleLR: step {step} of {self.total_steps}: the cycle is over")
         begin, start = 0.0, values[0]
         for end, ends in self.phases:
             stop = values[ends[which]]
@@ -292,7 +292,7 @@ class OneCycleLR(LRScheduler):
 
 
 def _check_momentum(group: Mapping[str, Any]) -> None:
-    """ShapeError for a group without momentum and betas."""
+    """ArgumentError for a group without momentum and betas."""
     momentum = group.get("momentum", 0.0)
     if "betas" not in group and not isinstance(momentum, Tensor) and not momentum:
-        raise ShapeError("OneCycleLR: the optimizer has no momentum: pass cycle_momentum=False")
+        raise ArgumentError("OneCycleLR: the optimizer has no momentum: pass cycle_momentum=False")

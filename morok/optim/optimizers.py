@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from morok.dtype import DType, acc_dtype, dtypes
-from morok.errors import ShapeError
+from morok.errors import ArgumentError
 from morok.nn import state as states
 from morok.tensor import Tensor, no_grad
 
@@ -105,7 +105,7 @@ class Optimizer(ABC):
 
     `params` are tensors, or groups of them: dicts with "params" and the options that differ. The
     parameters that require gradients are taken, each once, and realised, so that the first step
-    already has the form of all others. ShapeError when there are none, or when an option is
+    already has the form of all others. ArgumentError when there are none, or when an option is
     unknown.
     """
 
@@ -120,13 +120,13 @@ class Optimizer(ABC):
         for given in _groups(params):
             unknown = given.keys() - defaults.keys() - {"params"}
             if unknown:
-                raise ShapeError(
+                raise ArgumentError(
                     f"an option of {type(self).__name__} is unknown: {sorted(unknown)}"
                 )
             group = ParamGroup(defaults | dict(given))
             mine = {id(p): p for p in _listed(given["params"]) if p.requires_grad}
             if taken & mine.keys():
-                raise ShapeError("a parameter stands in two groups of an optimizer")
+                raise ArgumentError("a parameter stands in two groups of an optimizer")
             taken |= mine.keys()
             dict.__setitem__(group, "params", list(mine.values()))
             group.vary("lr")
@@ -134,7 +134,9 @@ class Optimizer(ABC):
             self.param_groups.append(group)
         self.params: list[Tensor] = [p for g in self.param_groups for p in g["params"]]
         if not self.params:
-            raise ShapeError("an optimizer needs parameters that require gradients: there are none")
+            raise ArgumentError(
+                "an optimizer needs parameters that require gradients: there are none"
+            )
         self._ages: dict[int, Age] = {}  # by the parameter's id; shared by all that are as old
         for group in self.param_groups:
             age = Age(0, self._bases(group))
@@ -145,7 +147,7 @@ class Optimizer(ABC):
     # what differs between optimisers --------------------------------------------------------------
 
     def _check(self, group: ParamGroup) -> None:
-        """ShapeError where options do not go together."""
+        """ArgumentError where options do not go together."""
         return
 
     def _zeros(self, group: ParamGroup) -> tuple[str, ...]:
@@ -275,12 +277,12 @@ class Optimizer(ABC):
 
         Tensors, arrays and PyTorch's tensors are copied. A parameter without an entry has made no
         step; a missing "master" is made from the parameter. Errors leave everything as it was:
-        ShapeError for groups, parameters or states that are missing, too many or misshapen,
-        DTypeError for values of another kind.
+        ArgumentError for groups, parameters or states that are missing or too many, ShapeError for
+        misshapen ones, DTypeError for values of another kind.
         """
         groups, entries = _sections(state_dict)
         if len(groups) != len(self.param_groups):
-            raise ShapeError(
+            raise ArgumentError(
                 f"load_state_dict: {len(groups)} groups of parameters, here are "
                 f"{len(self.param_groups)}"
             )
@@ -291,7 +293,7 @@ class Optimizer(ABC):
         order = [number for given in groups for number in given["params"]]
         extra = entries.keys() - set(order)
         if extra or len(set(order)) != len(order):
-            raise ShapeError(f"load_state_dict: states {sorted(extra)} belong to no parameter")
+            raise ArgumentError(f"load_state_dict: states {sorted(extra)} belong to no parameter")
         loaded = [
             self._loaded(param, entries.get(number, {}), number)
             for number, param in zip(order, self.params, strict=True)
@@ -317,7 +319,7 @@ class Optimizer(ABC):
         """The options of a group to take over."""
         name = f"load_state_dict: group {place}"
         if len(given["params"]) != len(own["params"]):
-            raise ShapeError(
+            raise ArgumentError(
                 f"{name} has {len(given['params'])} parameters, here are {len(own['params'])}"
             )
         known = own.keys() - {"params"}
@@ -325,7 +327,7 @@ class Optimizer(ABC):
         # What PyTorch has and we have not is harmless when it is off.
         extra = {k for k, v in given.items() if k not in own and v and k not in _HARMLESS}
         if missing or extra:
-            raise ShapeError(f"{name}: missing {sorted(missing)}, unknown {sorted(extra)}")
+            raise ArgumentError(f"{name}: missing {sorted(missing)}, unknown {sorted(extra)}")
         taken = {k: v for k, v in given.items() if k in known or k == "initial_lr"}
         changed = ParamGroup(own)
         changed.update(taken)
@@ -343,7 +345,7 @@ class Optimizer(ABC):
         if "master" in own:
             given = {"master": param.detach(), **given}
         if given.keys() != own.keys():
-            raise ShapeError(
+            raise ArgumentError(
                 f"load_state_dict: state of parameter {number}: missing "
                 f"{sorted(own.keys() - given.keys())}, unknown {sorted(given.keys() - own.keys())}"
             )
@@ -362,7 +364,7 @@ def _groups(params: Params) -> list[Mapping[str, Any]]:
         return [{"params": given}]
     for group in groups:
         if "params" not in group:
-            raise ShapeError('a group of parameters is a dict with "params"')
+            raise ArgumentError('a group of parameters is a dict with "params"')
     return groups
 
 
@@ -371,7 +373,7 @@ def _listed(params: Any) -> list[Tensor]:
     listed = [params] if isinstance(params, Tensor) else list(params)
     for each in listed:
         if not isinstance(each, Tensor):
-            raise ShapeError(f"an optimizer steps tensors, not {type(each).__name__}")
+            raise ArgumentError(f"an optimizer steps tensors, not {type(each).__name__}")
     return listed
 
 
@@ -379,10 +381,10 @@ def _sections(state_dict: Mapping[str, Any]) -> tuple[list[Any], dict[Any, Any]]
     """The groups and the states by number."""
     missing = {"state", "param_groups"} - state_dict.keys()
     if missing:
-        raise ShapeError(f"load_state_dict: missing {sorted(missing)}")
+        raise ArgumentError(f"load_state_dict: missing {sorted(missing)}")
     groups = list(state_dict["param_groups"])
     if any("params" not in group for group in groups):
-        raise ShapeError('load_state_dict: a group of parameters without "params"')
+        raise ArgumentError('load_state_dict: a group of parameters without "params"')
     return groups, dict(state_dict["state"])
 
 

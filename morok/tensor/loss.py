@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from morok.errors import DTypeError, ShapeError
+from morok.errors import ArgumentError, DTypeError, ShapeError
 from morok.tensor.base import fail
 from morok.tensor.normalize import Normalize
 
@@ -21,7 +21,9 @@ class Loss(Normalize):
         if reduction == "sum":
             return self.sum()
         if reduction != "none":
-            fail(ShapeError, f"{method}: reduction is 'mean', 'sum' or 'none', not {reduction!r}")
+            fail(
+                ArgumentError, f"{method}: reduction is 'mean', 'sum' or 'none', not {reduction!r}"
+            )
         return self
 
     def _same_shape(self, method: str, target: Self) -> None:

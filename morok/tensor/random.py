@@ -15,7 +15,7 @@ from typing import Self
 
 from morok import engine
 from morok.dtype import DType, acc_dtype, default_float, dtypes
-from morok.errors import DTypeError, ShapeError
+from morok.errors import ArgumentError, DTypeError, ShapeError
 from morok.forking import held_at_fork
 from morok.ir import Ops, UOp
 from morok.tensor import memory, nodes
@@ -242,7 +242,7 @@ class Random(Loss):
     def dropout(self, p: float = 0.5, training: bool = True) -> Self:
         """Each element 0 with probability p, the others over 1 - p; unchanged when not training."""
         if not 0 <= p <= 1:
-            fail(ShapeError, f"dropout: {p} is no probability")
+            fail(ArgumentError, f"dropout: {p} is no probability")
         if not training or p == 0:
             return self._same()
         if p == 1:

@@ -11,7 +11,7 @@ import pytest
 
 import morok as mk
 from morok.dtype import dtypes
-from morok.errors import DTypeError, MorokError, ShapeError
+from morok.errors import ArgumentError, DTypeError, MorokError
 from morok.nn.state import get_state_dict, load_state_dict
 from morok.tensor import Tensor
 
@@ -65,16 +65,16 @@ def test_a_file_of_somebody_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "data", "kind", "message"),
     [
-        (b"{", b"", ShapeError, "no JSON object"),
-        (b"[]", b"", ShapeError, "no JSON object"),
-        ({"w": {"dtype": "F32"}}, b"", ShapeError, "the entry of w lacks"),
-        ({"w": 3}, b"", ShapeError, "the entry of w lacks"),
+        (b"{", b"", ArgumentError, "no JSON object"),
+        (b"[]", b"", ArgumentError, "no JSON object"),
+        ({"w": {"dtype": "F32"}}, b"", ArgumentError, "the entry of w lacks"),
+        ({"w": 3}, b"", ArgumentError, "the entry of w lacks"),
         ({"w": {"dtype": "C64", "shape": [], "data_offsets": [0, 8]}}, b"", DTypeError, "C64"),
-        ({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, b"1234", ShapeError,
+        ({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, b"1234", ArgumentError,
          "bytes 0 to 8 of 4 do not hold w"),
-        ({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, b"1234", ShapeError,
+        ({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, b"1234", ArgumentError,
          "bytes 0 to 4"),
-        ({"w": {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}}, b"1234", ShapeError,
+        ({"w": {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}}, b"1234", ArgumentError,
          "bytes 4 to 0"),
     ],
 )  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from morok.dtype import dtypes
-from morok.errors import DTypeError, ShapeError
+from morok.errors import ArgumentError, DTypeError, ShapeError
 from morok.nn import Conv2d, Linear
 from morok.nn.state import get_parameters, get_state_dict, load_state_dict
 from morok.tensor import Tensor, manual_seed
@@ -79,8 +79,8 @@ def test_loading_state() -> None:
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [
-        ({"weight": None}, ShapeError, r"missing \['weight'\]"),
-        ({"extra": np.ones(2)}, ShapeError, r"not in the model \['extra'\]"),
+        ({"weight": None}, ArgumentError, r"missing \['weight'\]"),
+        ({"extra": np.ones(2)}, ArgumentError, r"not in the model \['extra'\]"),
         ({"bias": np.ones(3)}, ShapeError, r"bias has shape \(2,\) in the model and \(3,\)"),
         ({"bias": np.ones(2, np.int32)}, DTypeError, "bias is Float32 in the model and Int32"),
         ({"bias": np.ones(2, bool)}, DTypeError, "bias is Float32 in the model and Bool"),

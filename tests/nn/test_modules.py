@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import morok as mk
-from morok.errors import MorokError, ShapeError
+from morok.errors import ArgumentError, MorokError
 from morok.nn.state import get_parameters, get_state_dict, load_state_dict
 from morok.tensor import Tensor
 
@@ -363,5 +363,5 @@ def test_initial_values() -> None:
     assert init.eye_(Tensor.zeros(2, 3)).tolist() == [[1, 0, 0], [0, 1, 0]]
     assert init.constant_(Tensor.zeros(2), 3.0).tolist() == [3, 3]
     assert init.calculate_gain("tanh") == torch.nn.init.calculate_gain("tanh")
-    with pytest.raises(ShapeError, match="no nonlinearity"):
+    with pytest.raises(ArgumentError, match="no nonlinearity"):
         init.calculate_gain("step")

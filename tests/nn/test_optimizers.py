@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from morok import engine
-from morok.errors import ShapeError
+from morok.errors import ArgumentError
 from morok.optim import SGD, Adam, AdamW
 from morok.tensor import Tensor
 
@@ -87,9 +87,9 @@ def test_lazy_loss_is_the_one_before_the_step() -> None:
 
 
 def test_what_an_optimizer_refuses() -> None:
-    with pytest.raises(ShapeError, match="there are none"):
+    with pytest.raises(ArgumentError, match="there are none"):
         SGD([Tensor([1.0])])
-    with pytest.raises(ShapeError, match="Nesterov"):
+    with pytest.raises(ArgumentError, match="Nesterov"):
         SGD([Tensor([1.0], requires_grad=True)], nesterov=True)
 
 

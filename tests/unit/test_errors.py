@@ -9,6 +9,7 @@ import pytest
 
 from morok import errors
 from morok.errors import (
+    ArgumentError,
     AxisError,
     CompileError,
     ConfigError,
@@ -27,6 +28,7 @@ from morok.errors import (
 BUILTIN = {
     ConfigError: (ValueError,),
     DTypeError: (TypeError,),
+    ArgumentError: (ValueError,),
     ShapeError: (ValueError, RuntimeError),
     AxisError: (ValueError, IndexError),
     InvalidGraphError: (ValueError,),
