@@ -33,7 +33,7 @@ class Case:
     optimizer: str
     options: dict[str, Any]
     wide: bool = False
-    by_itself: bool = True  # whether its operations are realised one by one too
+    by_itself: bool = True  # its operations are realised one by one too: no other case has them all
 
     def __str__(self) -> str:
         return self.name
@@ -159,9 +159,8 @@ def test_jit_is_lazy_bit_for_bit(case: Case, lazily: Trained) -> None:
         np.testing.assert_array_equal(value, lazily[1][name], err_msg=name)
 
 
+@pytest.mark.parametrize("case", [c for c in CASES if c.by_itself], ids=str, indirect=True)
 def test_every_operation_by_itself(case: Case, lazily: Trained) -> None:
-    if not case.by_itself:
-        pytest.skip("another case has the same operations")
     with realised_after_every_operation():
         losses, _ = trained(case, BY_ITSELF, lambda step: step)
     np.testing.assert_allclose(losses, lazily[0][:BY_ITSELF], rtol=1e-3)
