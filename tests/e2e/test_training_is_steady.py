@@ -82,7 +82,7 @@ def test_nothing_grows(make: Callable[[], Step], rng: np.random.Generator) -> No
     images = rng.uniform(0, 1, (8, 16, 1, 8, 8)).astype(np.float32)
     labels = rng.integers(0, 10, (8, 16)).astype(np.int32)
     losses = []
-    compiled, at_warm_up, resident_then = None, {}, 0
+    compiled, at_warm_up, half_way, resident_then = None, {}, {}, 0
     for i in range(STEPS):
         losses.append(step(images[i % 8], labels[i % 8]).item())
         now = (engine.stats.lowered, engine.stats.lower_seconds, engine.stats.compile_seconds)
@@ -92,7 +92,10 @@ def test_nothing_grows(make: Callable[[], Step], rng: np.random.Generator) -> No
             assert now == compiled, f"step {i} lowered or compiled something"
         if i == WARM_UP:
             at_warm_up, resident_then = living(), resident()
+        elif i == (WARM_UP + STEPS) // 2:
+            half_way = living()
     at_end, grown = living(), resident() - resident_then
-    assert at_end == at_warm_up
+    # What tests before this one left may go once, what a step leaves would grow in both halves.
+    assert half_way in (at_warm_up, at_end), (at_warm_up, half_way, at_end)
     assert grown < SLACK, f"{grown / 1024:.0f} KB more after {STEPS - WARM_UP} steps"
     assert np.mean(losses[-8:]) < np.mean(losses[:8]) - 0.1, "it does not train"
