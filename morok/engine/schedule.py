@@ -11,6 +11,7 @@ from morok.caches import Bounded
 from morok.engine.compile import CompiledKernel, compile_kernels
 from morok.engine.normal import Normal
 from morok.engine.plans import Row, build_plan, stored_slots
+from morok.errors import InvalidGraphError
 from morok.forking import held_at_fork
 from morok.ir import Level, Ops, UOp, check_stage
 from morok.rangeify import Schedule, run_kernel_split_pipeline
@@ -39,6 +40,13 @@ def plan(normal: Normal, device: CpuDevice) -> Planned:
     """The plan of a normalised sink, from the cache or made now."""
     # By content: a graph kept here would keep the memory of the values computed from it.
     key = (normal.key, device.compiler.identity, config.get().noopt)
+    if config.get().verify and normal.graph.key != normal.key:
+        raise InvalidGraphError(
+            "the key of a graph that was not built is not the graph's",
+            node=normal.graph,
+            stage="normalise",
+            rule="key",
+        )
     with _lock:
         found = _plans.get(key)
         if found is None:
