@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from morok._core import affine_split, region
+from morok._core import affine_split, region, toposort
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import GroupOp, Ops, ReduceOp, UOp
@@ -143,9 +143,10 @@ def _plan_read(node: UOp, lane: UOp) -> _Plan:
         last = (range_end(lane) - 1) * split[0]
         if size is not None and _within(first, last, size):
             return _Plan.MASKED
-    if index.has(Ops.INDEX) or (gate is not None and gate.has(Ops.INDEX)):
-        return _Plan.GATHER
-    return _Plan.COPIES
+    # A read that differs by lane is done once, as a vector; all else is exact in copies.
+    where = [index] if gate is None else [index, gate]
+    torn = any(n.op is Ops.INDEX and lane in n.open_ranges for n in toposort(where))
+    return _Plan.GATHER if torn else _Plan.COPIES
 
 
 def _within(first: UOp, last: int, size: int) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.fuzz import check_interpreted, execute, schedule_of
+from bench.fuzz import check_compiled, check_interpreted, execute, schedule_of
 from bench.programs import WITH_ELEMENTS, Program, program
+from morok import config
 from morok.dtype import dtypes
 from morok.ir import Ops, UOp
 from morok.ir.interpret import interpret_kernel
@@ -33,6 +34,12 @@ def test_random_programs_that_index(block: int) -> None:
 @pytest.mark.parametrize("seed", FAILED_ONCE)
 def test_seeds_that_failed_once(seed: int) -> None:
     assert check_interpreted(seed) is None
+
+
+def test_a_gate_that_differs_by_lane_beside_a_loaded_index() -> None:
+    """The gate of the last lanes holds always: their places must be known exactly without it."""
+    with config.override(verify=True):
+        assert check_compiled([1750992]) == {}
 
 
 def _param(slot: int, *shape: int) -> UOp:
