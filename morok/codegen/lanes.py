@@ -217,10 +217,24 @@ def _run(node: UOp, lane: UOp, gate: UOp | None) -> UOp:
     return UOp(Ops.INDEX, dtype, src, gate is not None)
 
 
+def _exactly(vector: UOp, lane: int) -> UOp:
+    """A lane of a vector of arithmetic, as arithmetic of that lane: its bounds are its own."""
+    new: dict[UOp, UOp] = {}
+    for node in toposort(vector):
+        if node.dtype.count == 1:
+            new[node] = node
+        elif node.op in GroupOp.ALU or node.op is Ops.CAST:
+            src = tuple([new[source] for source in node.src])
+            new[node] = UOp(node.op, node.dtype.scalar, src, node.arg)
+        else:
+            new[node] = element(node, lane)
+    return new[vector]
+
+
 def _gather(node: UOp, count: int, new: dict[UOp, UOp]) -> UOp:
     parts = [new.get(source, source) for source in node.src[1:]]
     elements = [
-        UOp(node.op, node.dtype, (node.src[0], *[element(part, i) for part in parts]), node.arg)
+        UOp(node.op, node.dtype, (node.src[0], *[_exactly(part, i) for part in parts]), node.arg)
         for i in range(count)
     ]
     return UOp(Ops.VECTORIZE, node.dtype.vec(count), tuple(elements))
