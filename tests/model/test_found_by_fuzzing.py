@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench.state_machine import run
+from morok import config
 from morok.tensor import Tensor
 
 
@@ -34,3 +36,10 @@ def test_running_sums_do_not_run_in_zeros_that_somebody_has() -> None:
     zeros = Tensor.zeros(4).contiguous().realize()
     assert Tensor([1.0, 2.0, 3.0, 4.0]).cumsum(0).tolist() == [1, 3, 6, 10]
     assert zeros.tolist() == [0, 0, 0, 0]
+
+
+def test_sessions_with_a_gathered_read_whose_lanes_lie_in_two_arrays() -> None:
+    """`--sessions 804200`: the place of one lane was taken to have the bounds of the whole
+    vector's."""
+    with config.override(verify=True):
+        run(804200)
