@@ -12,6 +12,7 @@ with known bounds. What is a gather from a one-hot mask becomes one load, a coun
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from morok._core import affine_split, substitute
@@ -118,7 +119,7 @@ def _guarded(conditions: list[UOp], value: UOp) -> UOp:
 
 def _may_vanish(a: UOp) -> bool:
     """Whether 0 times `a` might not be 0."""
-    return a.dtype.kind == "f" and a.op is not Ops.CONST
+    return a.dtype.kind == "f" and not (a.op is Ops.CONST and math.isfinite(a.arg))
 
 
 def _times(a: UOp, count: UOp) -> UOp:
@@ -150,7 +151,7 @@ class _Choice:
             op = _NEGATED.get(condition.op, Ops.NOOP)
         if op not in (Ops.LT, Ops.LE, Ops.GT, Ops.GE, Ops.EQ):
             return False
-        a, b = (_whole(source) for source in condition.src)
+        a, b = (_side(source, k) for source in condition.src)
         if a is None or b is None:
             return False
         if op in _SWAPPED:
@@ -170,6 +171,25 @@ class _Choice:
             bound = rest + 1 if op is Ops.LT else rest
             self.low = self.low.maximum(bound)
         return True
+
+
+_FAR = 1 << 61
+"""Beyond this no counter lies, and sums of two such numbers are still far from overflow."""
+
+
+def _side(u: UOp, k: UOp) -> UOp | None:
+    """A side of a comparison on which bounds can be computed without overflow: one without `k` may
+    be cut off far beyond any counter, where the comparison does not change."""
+    whole = _whole(u)
+    if whole is None:
+        return None
+    low, high = whole.vmin, whole.vmax
+    if low is not None and high is not None and low >= -_FAR and high <= _FAR:
+        return whole
+    if k in whole.open_ranges:
+        return None
+    far = UOp.const(dtypes.index, _FAR)
+    return whole.maximum(-far).minimum(far)
 
 
 def _whole(u: UOp) -> UOp | None:

@@ -76,11 +76,13 @@ def _gradients(root: UOp, seed: UOp, targets: Iterable[UOp], order: list[UOp]) -
                 if source in reached:
                     collect(found, source, part)
             continue
-        if node in _composed:
-            whole, slope = _composed[node]
-            if whole in reached:
+        whole, slope = _composed.get(node, (None, None))
+        if whole in reached and slope is not None:
+            # Not where the gradient of something on the way is asked for.
+            between = toposort(node, stop={whole})
+            if wanted.isdisjoint(u for u in between if u is not node and u is not whole):
                 collect(found, whole, slope(grad, node))
-            continue
+                continue
         sources = node.src
         rules = RULES.get(node.op, ())
         if not rules and any(source in reached for source in sources):

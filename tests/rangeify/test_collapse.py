@@ -48,6 +48,29 @@ def test_nothing_times_infinity_is_nothing() -> None:
     assert (Tensor.arange(64) > t).where(Tensor([np.nan]), 0.0).sum().item() == 0
 
 
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e38])
+def test_no_times_a_constant_is_nothing(value: float) -> None:
+    for n, want in ((64, 0.0), (63, value)):
+        got = (Tensor.arange(64) >= Tensor(n)).where(value, 0.0).sum().item()
+        assert np.float32(got) == np.float32(want) or np.isnan([got, want]).all()
+
+
+@pytest.mark.parametrize("far", [-(1 << 63), 1 - (1 << 63), (1 << 63) - 2, (1 << 63) - 1])
+def test_bounds_as_far_as_int64_goes(far: int) -> None:
+    n, k, a = Tensor(np.array(far, np.int64)), range(64), Tensor.arange(64)
+    for got, want in (
+        (a <= n, sum(i <= far for i in k)),
+        (a < n, sum(i < far for i in k)),
+        (a >= n, sum(i >= far for i in k)),
+        (a > n, sum(i > far for i in k)),
+        (a + 5 < n, sum(i + 5 < far for i in k)),
+        (a - 5 > n, sum(i - 5 > far for i in k)),
+        (7 - a <= n, sum(7 - i <= far for i in k)),
+        (a + 5 == n, 0),
+    ):
+        assert got.sum().item() == want
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     st.integers(1, 9),

@@ -372,3 +372,19 @@ def test_deep_chain() -> None:
         y = y + x
     y.sum().backward()
     assert len(x.grad.uop.toposort()) > 100
+
+
+def test_gradients_of_what_a_sigmoid_is_made_of() -> None:
+    """A sigmoid has a slope of its own, which must not hide the values between it and its
+    operand: the same expression is the same node."""
+    a = np.array([0.3, -1.2])
+    x = Tensor(a, requires_grad=True)
+    s = x.sigmoid()
+    below = x < 0
+    small = below.where(x, -x).exp()
+    (alone,) = s.sum().gradient(small)
+    with_x, both = s.sum().gradient(x, small)
+    e, p = np.exp(-np.abs(a)), 1 / (1 + np.exp(-a))
+    assert np.allclose(alone.numpy(), np.where(a < 0, 1, -1) / (1 + e) ** 2)
+    assert np.allclose(both.numpy(), alone.numpy())
+    assert np.allclose(with_x.numpy(), p * (1 - p))
