@@ -16,6 +16,7 @@ from morok.dtype import DType, dtypes
 if TYPE_CHECKING:
     from morok import nn, optim
     from morok.capture import jit
+    from morok.engine import watch_schedules
     from morok.runtime import Device
     from morok.tensor import (
         Tensor,
@@ -44,11 +45,13 @@ __all__ = [
     "nn",
     "no_grad",
     "optim",
+    "watch_schedules",
 ]
 
 _MODULES = ("nn", "optim")
 _NAMES = {
     "morok.capture": ("jit",),
+    "morok.engine": ("watch_schedules",),
     "morok.runtime": ("Device",),
     "morok.tensor": (
         "Tensor",

@@ -24,7 +24,17 @@ from morok.engine.record import (
     recording,
     thread_record,
 )
-from morok.engine.report import report_kernels, report_schedule, watch_kernels, watched, watchers
+from morok.engine.report import (
+    KernelReport,
+    ScheduleReport,
+    report_kernels,
+    report_schedule,
+    schedule_report,
+    watch_kernels,
+    watch_schedules,
+    watched,
+    watchers,
+)
 from morok.engine.schedule import Planned, plan
 
 __all__ = [
@@ -32,11 +42,13 @@ __all__ = [
     "CompiledKernel",
     "Copy",
     "Draw",
+    "KernelReport",
     "Normal",
     "Planned",
     "Record",
     "Row",
     "Run",
+    "ScheduleReport",
     "Seed",
     "Window",
     "arguments",
@@ -58,10 +70,12 @@ __all__ = [
     "report_schedule",
     "run_kernel",
     "run_plan",
+    "schedule_report",
     "sink_of",
     "stats",
     "thread_record",
     "watch_kernels",
+    "watch_schedules",
     "watched",
     "watchers",
 ]

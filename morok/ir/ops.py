@@ -357,7 +357,13 @@ class Estimates:
     """What one run of a kernel costs, counted on its graph."""
 
     flops: int = 0
-    bytes_moved: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    @property
+    def bytes_moved(self) -> int:
+        """Both ways."""
+        return self.bytes_read + self.bytes_written
 
 
 @dataclass(frozen=True, slots=True)

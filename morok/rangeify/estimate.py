@@ -47,8 +47,8 @@ def estimate(sink: UOp) -> Estimates:
     """Counts for a kernel SINK.
 
     flops: float arithmetic, each op as often as the loops around its place run; a reduction adds
-    one step for each element. bytes_moved: for each buffer, the distinct elements that its indices
-    can name, once for each direction. Scratch rows and repeated reads from cache do not count.
+    one step for each element. bytes_read, bytes_written: for each buffer, the distinct elements
+    that its indices can name. Scratch rows and repeated reads from cache do not count.
     """
     order = sink.toposort()
     around = _around(order)
@@ -72,5 +72,8 @@ def estimate(sink: UOp) -> Estimates:
             for side, wanted in ((read, u in values), (written, u in targets)):
                 if wanted:
                     side[buffer] = min(size, side.get(buffer, 0) + elements)
-    moved = sum(n * p.dtype.base.itemsize for side in (read, written) for p, n in side.items())
-    return Estimates(flops, moved)
+    return Estimates(flops, _bytes(read), _bytes(written))
+
+
+def _bytes(elements: dict[UOp, int]) -> int:
+    return sum(n * buffer.dtype.base.itemsize for buffer, n in elements.items())
