@@ -413,7 +413,7 @@ cdef int _infer_shape(CNode *n) except -1:
     cdef uint8_t k = OPS[n.op].shape_kind
     cdef PyObject *shape = NULL
     cdef tuple computed
-    if k == S_NONE:
+    if k == S_NONE or (k == S_INDEX and DTYPES[n.dtype].kind == b"p"):  # an address has no dims
         return 0
     if k == S_ELEMENTWISE:
         shape = _elementwise(n)

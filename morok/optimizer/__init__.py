@@ -26,6 +26,7 @@ from morok.optimizer.ranges import (
     next_number,
     range_end,
     reads_of,
+    rename_ranges,
     simplify_all,
     substitute_open,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "prepare",
     "range_end",
     "reads_of",
+    "rename_ranges",
     "replay",
     "simplify_all",
     "substitute_open",

@@ -14,9 +14,10 @@ from morok.ir import CallInfo, KernelInfo, Level, Ops, UOp, check_stage, is_orde
 from morok.rangeify.collapse import load_collapse
 from morok.rangeify.cost import tensor_reads
 from morok.rangeify.estimate import estimate
-from morok.rangeify.movement import below_movement
+from morok.rangeify.movement import below_movement, early_movement_ops
 from morok.rangeify.places import Kernel, Ranged
 from morok.rangeify.ranges import Rangeify
+from morok.rangeify.split import split_ranges
 from morok.rangeify.transforms import block_sums, renumber, simplify_merge_adjacent
 
 _STORES_TOGETHER = 48  # in one kernel of updates
@@ -36,13 +37,13 @@ class Schedule:
 
 RANGE_STAGES: tuple[tuple[str, Callable[[UOp], UOp]], ...] = (
     ("load collapse", load_collapse),
+    ("split ranges", split_ranges),
     ("initial symbolic", lambda sink: sink.simplify()),
     ("simplify ranges", simplify_merge_adjacent),
     ("block sums", block_sums),
     ("renumber", renumber),
 )
-"""Stages 2, 4 and 5 on each kernel, and the names of its loops. Stages 1 and 3 (movement through
-indices, split ranges) have no pass of their own: rangeify moves indices while it walks."""
+"""Stages 2 to 5 on each kernel, and the names of its loops."""
 
 
 class LocalAddBufferContext:
@@ -279,7 +280,8 @@ def run_kernel_split_pipeline(sink: UOp) -> Schedule:
     Before: SINK of tensor-level values and of writes `AFTER(view, STORE(view, value))`; every read
     means the contents before any write. After: kernels that compute just that, in order.
     """
-    sink = _in_place(sink.replace(src=tuple(_computed(root) for root in sink.src)))
+    sink = early_movement_ops(sink.replace(src=tuple(_computed(root) for root in sink.src)))
+    sink = _in_place(sink)
     forced: frozenset[UOp] = frozenset()
     apart: frozenset[UOp] = frozenset()
     for _ in range(_ATTEMPTS):

@@ -11,9 +11,9 @@ from math import prod
 
 import morok.symbolic  # noqa: F401 (simplify does nothing without it)
 from morok.caches import memoized
-from morok.dtype import dtypes
+from morok.dtype import DType, dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import GroupOp, Ops, Pat, RuleSet, UOp
+from morok.ir import GroupOp, Ops, Pat, RuleSet, UOp, graph_rewrite
 
 Index = tuple[UOp, ...]
 
@@ -153,14 +153,6 @@ def apply_movement(m: UOp, index: Index, valid: UOp | None) -> tuple[Index, UOp 
     raise InvalidGraphError(f"{m.op.name} is no movement op", node=m, stage="rangeify")
 
 
-def _index_through(idx: UOp, m: UOp) -> UOp | None:
-    """INDEX(movement(x), …) -> INDEX(x, …) on transformed indices, gated where padding was."""
-    gate = idx.gate
-    index, valid = apply_movement(m, tuple(idx.indices), gate)
-    src = (m.src[0], *index)
-    return UOp(Ops.INDEX, idx.dtype, src if valid is None else (*src, valid), valid is not None)
-
-
 def below_movement(u: UOp) -> UOp:
     """What a chain of movement ops looks at."""
     while u.op in GroupOp.Movement:
@@ -168,29 +160,57 @@ def below_movement(u: UOp) -> UOp:
     return u
 
 
+pm_mops = RuleSet("pm_mops")
+pm_syntactic_sugar = RuleSet("pm_syntactic_sugar")
+
+
 def movement_op_patterns() -> RuleSet:
     """`pm_mops`: an INDEX consumes the movement op below it; the same index twice is one."""
-    rules = RuleSet("pm_mops")
+    return pm_mops
 
-    @rules.opaque(
-        Pat(
-            Ops.INDEX,
-            (Pat(Ops.INDEX, name="inner"),),
-            rest=True,
-            name="outer",
-        ),
-        pure=True,
-    )
-    def nested_same(outer: UOp, inner: UOp) -> UOp | None:
-        """INDEX(INDEX(p, i), i) -> INDEX(p, i)"""
-        return inner if outer.src[1:] == inner.src[1:] else None
 
-    @rules.opaque(
-        Pat(Ops.INDEX, (Pat(GroupOp.Movement, name="m"),), rest=True, name="idx"),
-        pure=True,
-    )
-    def index_movement(idx: UOp, m: UOp) -> UOp | None:
-        """INDEX(PERMUTE(a), [i, j]) -> INDEX(a, [j, i])"""
-        return _index_through(idx, m) if len(idx.indices) == len(m.shape or ()) else None
+@pm_mops.opaque(Pat(Ops.INDEX, (Pat(Ops.INDEX, name="inner"),), rest=True, name="outer"), pure=True)
+def nested_same(outer: UOp, inner: UOp) -> UOp | None:
+    """INDEX(INDEX(p, i), i) -> INDEX(p, i), where i leaves no dims of p."""
+    if outer.src[1:] != inner.src[1:] or inner.shape:
+        return None
+    return UOp(Ops.INDEX, outer.dtype, inner.src, inner.arg)
 
-    return rules
+
+@pm_mops.opaque(
+    Pat(Ops.INDEX, (Pat(GroupOp.Movement, name="m"),), rest=True, name="idx"), pure=True
+)
+def index_movement(idx: UOp, m: UOp) -> UOp | None:
+    """INDEX(PERMUTE(a), i, j) -> INDEX(a, j, i), gated where the element is padding."""
+    if len(idx.indices) != len(m.shape or ()):
+        return None
+    return _index(idx.dtype, m.src[0], *apply_movement(m, tuple(idx.indices), idx.gate))
+
+
+@pm_syntactic_sugar.opaque(
+    Pat(Ops.INDEX, (Pat(Ops.INDEX, name="inner"),), rest=True, name="outer"), pure=True
+)
+def nested_rows(outer: UOp, inner: UOp) -> UOp | None:
+    """INDEX(INDEX(p, i), j) -> INDEX(p, i, j), where i leaves dims or is an address."""
+    if not inner.shape and not inner.dtype.is_ptr:
+        return None
+    index = (*inner.indices, *outer.indices)
+    return _index(outer.dtype, inner.src[0], index, conjunction(inner.gate, outer.gate))
+
+
+def _index(dtype: DType, buffer: UOp, index: Index, valid: UOp | None) -> UOp:
+    src = (buffer, *index) if valid is None else (buffer, *index, valid)
+    return UOp(Ops.INDEX, dtype, src, valid is not None)
+
+
+_early = pm_mops + pm_syntactic_sugar
+
+
+def early_movement_ops(sink: UOp) -> UOp:
+    """Stage 1. Goal: an element is read where it lies.
+
+    Before: a tensor-level SINK. After: the same values, and no INDEX of a whole element directly on
+    a movement op: the chain below it has become index arithmetic, and a gate where it pads.
+    Movement ops that no INDEX reads are transformed as loops are given out.
+    """
+    return graph_rewrite(sink, _early, name="early movement ops") if sink.has(Ops.INDEX) else sink

@@ -36,7 +36,7 @@ from morok.rangeify.cost import (
     tensor_reads,
     value_sources,
 )
-from morok.rangeify.movement import Index, apply_movement, flatten
+from morok.rangeify.movement import Index, apply_movement, conjunction, flatten
 from morok.rangeify.places import Kernel, Ranged, Row, Use, end_of
 from morok.rangeify.values import Values
 
@@ -341,7 +341,8 @@ class Rangeify:
         below: list[Use] = []
         for read in tensor_reads(u):
             index = tuple(i.substitute(replace) for i in read.indices)
-            at = Use(use.kernel, index, use.valid)
+            gate = None if read.gate is None else read.gate.substitute(replace)
+            at = Use(use.kernel, index, conjunction(use.valid, gate))
             below.append(at)
             replace[read] = self._element(read.src[0], at)
         return below

@@ -140,8 +140,12 @@ class Values:
     def _elements(self, u: UOp, use: Use) -> dict[UOp, UOp]:
         """What stands for the loops and the element reads of `u` when it is computed at `use`."""
         new = dict(zip(loops_of(u), use.index, strict=True))
-        reads = zip(tensor_reads(u), self.walk.sources[u, use], strict=True)
-        new.update({read: self.values[read.src[0], at] for read, at in reads})
+        for read, at in zip(tensor_reads(u), self.walk.sources[u, use], strict=True):
+            value = self.values[read.src[0], at]
+            if read.gate is not None:
+                inside = read.gate.substitute(new)
+                value = UOp(Ops.WHERE, value.dtype, (inside, value, _zero_of(value.dtype)))
+            new[read] = value
         return new
 
     def _compute(self, u: UOp, use: Use) -> UOp:
