@@ -15,7 +15,7 @@ from morok.dtype import DType, dtypes
 
 if TYPE_CHECKING:
     from morok import nn, optim
-    from morok.capture import jit
+    from morok.capture import function, jit
     from morok.engine import watch_schedules
     from morok.runtime import Device
     from morok.tensor import (
@@ -38,6 +38,7 @@ __all__ = [
     "dtypes",
     "enable_grad",
     "errors",
+    "function",
     "initial_seed",
     "is_grad_enabled",
     "jit",
@@ -50,7 +51,7 @@ __all__ = [
 
 _MODULES = ("nn", "optim")
 _NAMES = {
-    "morok.capture": ("jit",),
+    "morok.capture": ("function", "jit"),
     "morok.engine": ("watch_schedules",),
     "morok.runtime": ("Device",),
     "morok.tensor": (

@@ -188,6 +188,10 @@ class JitError(MorokError, RuntimeError):
     """A jitted function does what a replay cannot repeat."""
 
 
+class FunctionError(MorokError, RuntimeError):
+    """A function of tensors does what a call of its body cannot repeat."""
+
+
 class OutOfMemoryError(MorokError, MemoryError):
     """An allocation failed. `requested`, `in_use` and `limit` are bytes (None when unknown)."""
 

@@ -66,11 +66,12 @@ cdef enum ShapeKind:
     S_REDUCE_AXIS
     S_BUFFERIZE
     S_INDEX
+    S_TUPLE_ITEM
 
 _DTYPE_KINDS = ("given", "src0", "src1", "bool", "index", "void", "element", "scalar", "vector")
 _SHAPE_KINDS = (
     "none", "scalar", "elementwise", "src0", "buffer", "buffer_view", "reshape", "expand",
-    "permute", "pad", "shrink", "flip", "reduce_axis", "bufferize", "index",
+    "permute", "pad", "shrink", "flip", "reduce_axis", "bufferize", "index", "tuple_item",
 )
 _BOUNDS_KINDS = (
     "none", "dtype", "const", "range", "define_var", "special", "bind", "add", "sub", "mul", "neg",
@@ -79,15 +80,15 @@ _BOUNDS_KINDS = (
 )
 
 
-cdef uint16_t OP_ALLREDUCE = 0, OP_COPY = 0
+cdef uint16_t OP_ALLREDUCE = 0, OP_CALL = 0, OP_COPY = 0, OP_FUNCTION = 0, OP_TUPLE = 0
 _NEEDED_OPS = (
-    "ADD", "AFTER", "ALLREDUCE", "CONST", "COPY", "DEVICE", "MUL", "NEG", "RANGE", "SHL", "SUB",
-    "VCONST", "VECTORIZE", "WHERE",
+    "ADD", "AFTER", "ALLREDUCE", "CALL", "CONST", "COPY", "DEVICE", "FUNCTION", "MUL", "NEG",
+    "RANGE", "SHL", "SUB", "TUPLE", "VCONST", "VECTORIZE", "WHERE",
 )
-cdef uint16_t *_NUMBERS[14]  # where their numbers stand
+cdef uint16_t *_NUMBERS[17]  # where their numbers stand
 _NUMBERS[:] = [
-    &OP_ADD, &OP_AFTER, &OP_ALLREDUCE, &OP_CONST, &OP_COPY, &OP_DEVICE, &OP_MUL, &OP_NEG,
-    &OP_RANGE, &OP_SHL, &OP_SUB, &OP_VCONST, &OP_VECTORIZE, &OP_WHERE,
+    &OP_ADD, &OP_AFTER, &OP_ALLREDUCE, &OP_CALL, &OP_CONST, &OP_COPY, &OP_DEVICE, &OP_FUNCTION,
+    &OP_MUL, &OP_NEG, &OP_RANGE, &OP_SHL, &OP_SUB, &OP_TUPLE, &OP_VCONST, &OP_VECTORIZE, &OP_WHERE,
 ]
 
 DTYPES = <DTypeInfo *>calloc(MAX_DTYPES, sizeof(DTypeInfo))
@@ -378,6 +379,19 @@ cdef tuple _bufferize(CNode *n):
     return tuple(dims)
 
 
+cdef PyObject *_tuple_item(CNode *n) noexcept:
+    """The shape of one value of a TUPLE, FUNCTION or CALL, borrowed."""
+    cdef CNode *body
+    if n.nsrc == 0:
+        return NULL
+    body = n.src[0]
+    while (body.op == OP_CALL or body.op == OP_FUNCTION) and body.nsrc:
+        body = body.src[0]
+    if body.op != OP_TUPLE or n.akind != ARG_INT or not 0 <= n.iarg < <int64_t>body.nsrc:
+        return NULL
+    return body.src[n.iarg].shape
+
+
 cdef tuple _computed_shape(CNode *n, uint8_t k):
     """The shape by the kinds that make a new tuple."""
     cdef tuple shape
@@ -424,6 +438,8 @@ cdef int _infer_shape(CNode *n) except -1:
     elif k == S_SRC0:
         if n.nsrc:
             shape = n.src[0].shape
+    elif k == S_TUPLE_ITEM:
+        shape = _tuple_item(n)
     else:
         computed = _computed_shape(n, k)
         if computed is not None:

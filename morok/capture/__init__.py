@@ -1,5 +1,7 @@
-"""Recording functions of tensors and replaying them: `jit`."""
+"""Functions of tensors: recorded and replayed (`jit`), or traced once into a body that is called
+(`function`)."""
 
-from morok.capture.function import Jit, jit
+from morok.capture.callable import Function, function
+from morok.capture.jitted import Jit, jit
 
-__all__ = ["Jit", "jit"]
+__all__ = ["Function", "Jit", "function", "jit"]

@@ -16,10 +16,11 @@ from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from morok._core import Dispatcher
-from morok.capture.structure import attributes, has_attributes
+from morok.caches import memoized
+from morok.capture.structure import Wrapper, attributes, has_attributes
 from morok.tensor import Tensor
 
-_ENTERED = (dict, list, tuple, set, frozenset, deque, MethodType, partial, Dispatcher)
+_ENTERED = (dict, list, tuple, set, frozenset, deque, MethodType, partial, Dispatcher, Wrapper)
 
 
 class Edge(NamedTuple):
@@ -93,6 +94,19 @@ def reach(roots: list[Any]) -> Reached:
     return Reached(list(tensors.values()), names, changeable)
 
 
+def closed_over(root: Any) -> Iterator[tuple[str, Any]]:
+    """What a function, method or partial function closes over, or the tensors that stand in a
+    class, and the names of all that. Functions of this package close over nothing of a user's."""
+    if isinstance(root, type):
+        edges = _of_class(root, root)
+    elif isinstance(root, (FunctionType, MethodType, partial, Dispatcher, Wrapper)):
+        edges = _steps(root) if _enterable(root) else iter(())
+    else:
+        edges = iter(())
+    for edge in edges:
+        yield edge.name.lstrip("."), edge.value
+
+
 def _hashable(key: Any) -> Any:
     return key if isinstance(key, (str, int)) else id(key)
 
@@ -118,7 +132,7 @@ def _enterable(value: Any) -> bool:
 def _steps(here: Any) -> Iterator[Edge]:
     if isinstance(here, FunctionType):
         yield from _of_function(here)
-    elif isinstance(here, Dispatcher):
+    elif isinstance(here, (Dispatcher, Wrapper)):
         yield Edge("fixed", here, "__wrapped__", here.__wrapped__, "")
     elif isinstance(here, MethodType):
         yield Edge("fixed", here, "self", here.__self__, "self")
@@ -193,11 +207,12 @@ def _contents(cell: CellType) -> Any:
         return None
 
 
-def _named(code: CodeType) -> Iterator[str]:
+@memoized(1024)
+def _named(code: CodeType) -> tuple[str, ...]:
     """The globals that code, and code nested in it, loads."""
-    for instruction in get_instructions(code):
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            yield instruction.argval
+    loads = ("LOAD_GLOBAL", "LOAD_NAME")
+    found = [each.argval for each in get_instructions(code) if each.opname in loads]
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _named(constant)
+            found += _named(constant)
+    return tuple(dict.fromkeys(found))

@@ -41,7 +41,13 @@ class Same:
         return f"<{type(self.value).__name__} at {id(self.value):#x}>"
 
 
-OPAQUE = (type, ModuleType, FunctionType, MethodType, DType, Enum, Dispatcher)
+class Wrapper:
+    """A function in place of another, `__wrapped__`: it counts by identity."""
+
+    __wrapped__: Callable[..., Any]
+
+
+OPAQUE = (type, ModuleType, FunctionType, MethodType, DType, Enum, Dispatcher, Wrapper)
 
 
 def attributes(value: Any) -> Iterator[tuple[str, Any]]:

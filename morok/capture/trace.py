@@ -327,7 +327,7 @@ class Tracer:
         return ""
 
     def _names(self) -> list[str]:
-        return names_of([*_named_arguments(self.function, self.args), *self.kwargs.items()])
+        return names_of([*named_arguments(self.function, self.args), *self.kwargs.items()])
 
     def names(self) -> dict[Label, str]:
         """What the user calls the tensors that go in."""
@@ -344,7 +344,8 @@ class Tracer:
         )
 
 
-def _named_arguments(function: Callable[..., Any], args: Sequence[Any]) -> list[tuple[str, Any]]:
+def named_arguments(function: Callable[..., Any], args: Sequence[Any]) -> list[tuple[str, Any]]:
+    """The positional arguments of a call under the names the function gives them."""
     code = getattr(function, "__code__", None)
     names = code.co_varnames[: code.co_argcount] if code is not None else ()
     return [(names[i] if i < len(names) else f"argument {i}", arg) for i, arg in enumerate(args)]

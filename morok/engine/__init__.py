@@ -4,12 +4,11 @@ from morok.engine import buffers
 from morok.engine.buffers import base_of, hold, is_buffer_view, is_write
 from morok.engine.compile import (
     CompiledKernel,
-    CompileStats,
     compile_kernels,
     heaviest_kernel,
     run_kernel,
-    stats,
 )
+from morok.engine.functions import own_nodes, replace_own
 from morok.engine.normal import Normal, Window, arguments, normalise, sink_of
 from morok.engine.plans import Row, build_plan
 from morok.engine.realize import realize, run_plan
@@ -35,7 +34,8 @@ from morok.engine.report import (
     watched,
     watchers,
 )
-from morok.engine.schedule import Planned, plan
+from morok.engine.schedule import Planned, compile_function, plan
+from morok.engine.stats import CompileStats, stats
 
 __all__ = [
     "CompileStats",
@@ -55,6 +55,7 @@ __all__ = [
     "base_of",
     "buffers",
     "build_plan",
+    "compile_function",
     "compile_kernels",
     "duplicate",
     "heaviest_kernel",
@@ -62,10 +63,12 @@ __all__ = [
     "is_buffer_view",
     "is_write",
     "normalise",
+    "own_nodes",
     "plan",
     "realize",
     "record_into",
     "recording",
+    "replace_own",
     "report_kernels",
     "report_schedule",
     "run_kernel",

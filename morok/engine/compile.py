@@ -13,6 +13,7 @@ import numpy as np
 from morok import config
 from morok.caches import Bounded
 from morok.codegen import get_program, kernel_name, scratch_bytes
+from morok.engine.stats import stats
 from morok.forking import held_at_fork
 from morok.ir import Ops, UOp
 from morok.optimizer import apply_opts
@@ -32,20 +33,6 @@ class CompiledKernel:
     source: str  # the text it was compiled from
     kernel: Kernel
     scratch: int  # bytes
-
-
-@dataclass(slots=True)
-class CompileStats:
-    """What this process spent: kernels lowered, and seconds in lowering, in getting machine code
-    (from the C compiler or the disk), and in running plans."""
-
-    lowered: int = 0
-    lower_seconds: float = 0.0
-    compile_seconds: float = 0.0
-    run_seconds: float = 0.0
-
-
-stats = CompileStats()
 
 
 def program_source(program: UOp) -> str:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import prod
+from threading import RLock
 from typing import NamedTuple
 
 from morok import _core
+from morok.caches import Bounded
 from morok.dtype import DType, dtypes
 from morok.engine.buffers import (
     base_of,
@@ -24,7 +26,8 @@ from morok.engine.buffers import (
 )
 from morok.engine.overlap import Spans
 from morok.errors import InvalidGraphError
-from morok.ir import Ops, UOp
+from morok.forking import held_at_fork
+from morok.ir import CallInfo, Ops, UOp
 from morok.runtime import Buffer
 
 _HINTS = (Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.NOOP)  # for autograd, or nobody
@@ -106,7 +109,11 @@ class Normal:
 
     def _visits(self) -> dict[Ops, Callable[[UOp], UOp | None]]:
         # Not kept: that would be a circle.
-        return {Ops.BUFFER: self._buffer, Ops.SHRINK: self._part}
+        return {
+            Ops.BUFFER: self._buffer,
+            Ops.SHRINK: self._part,
+            Ops.FUNCTION: normal_function,
+        }
 
     def _buffer(self, node: UOp) -> UOp | None:
         if node in self._partly:
@@ -136,6 +143,30 @@ class Normal:
             self._params[place] = param
             self.windows.append(Window(node, begin, memory))
         return _shaped(param, shape)
+
+
+_lock = held_at_fork(RLock())
+_functions: Bounded[UOp, UOp] = Bounded("normal functions", 1024, _lock)
+
+
+def normal_function(function: UOp) -> UOp:
+    """A FUNCTION as schedules see it: hints to autograd and to the tracer are dropped. Its body is
+    walked once, however often it is called; PARAMs and LUNIQUEs in it are its own."""
+    with _lock:
+        found = _functions.get(function)
+        if found is None:
+            visits: dict[Ops, Callable[[UOp, tuple[UOp, ...]], UOp]] = {
+                hint: lambda node, src: src[0] for hint in _HINTS
+            }
+            visits[Ops.FUNCTION] = _plain_function
+            found = _core.rebuild(function, visits)
+            _functions.put(function, found)
+        return found
+
+
+def _plain_function(function: UOp, src: tuple[UOp, ...]) -> UOp:
+    info = CallInfo(name=function.arg.name, metadata=function.arg.metadata)
+    return UOp(Ops.FUNCTION, function.dtype, src, info)
 
 
 def normalise(sink: UOp) -> Normal:

@@ -15,11 +15,11 @@ from morok.engine.buffers import (
     new_buffer,
     new_version,
 )
-from morok.engine.compile import stats
 from morok.engine.normal import Window, arguments, normalise, sink_of
 from morok.engine.record import recording
 from morok.engine.report import report_kernels, report_schedule, watched
 from morok.engine.schedule import Planned, plan
+from morok.engine.stats import stats
 from morok.ir import Ops, UOp
 from morok.runtime import Buffer, Device
 

@@ -137,7 +137,8 @@ def report_schedule(planned: Planned) -> None:
                 f"in{a.arg[0]}" if a.op.name == "PARAM" else f"buf{a.src[0].arg}"
                 for a in call.src[1:]
             )
-            print(f"  {call.arg.name}({args})", file=sys.stderr)
+            function = f" in {', '.join(call.arg.metadata)}" if call.arg.metadata else ""
+            print(f"  {call.arg.name}({args}){function}", file=sys.stderr)
     if level >= 3:
         for kernel in planned.kernels:
             print(kernel.source, file=sys.stderr)

@@ -9,12 +9,13 @@ from threading import RLock
 from morok import config
 from morok.caches import Bounded
 from morok.engine.compile import CompiledKernel, compile_kernels
-from morok.engine.normal import Normal
+from morok.engine.functions import function_schedule, make_schedule
+from morok.engine.normal import Normal, normal_function
 from morok.engine.plans import Row, build_plan, stored_slots
 from morok.errors import InvalidGraphError
 from morok.forking import held_at_fork
 from morok.ir import Level, Ops, UOp, check_stage
-from morok.rangeify import Schedule, run_kernel_split_pipeline
+from morok.rangeify import Schedule
 from morok.runtime import CpuDevice, ExecutionPlan
 
 _lock = held_at_fork(RLock())
@@ -51,10 +52,17 @@ def plan(normal: Normal, device: CpuDevice) -> Planned:
         found = _plans.get(key)
         if found is None:
             graph = check_stage(normal.graph, Level.TENSOR, "normalise")
-            schedule = run_kernel_split_pipeline(graph)
+            schedule = make_schedule(graph)
             found = _make(normal.key, schedule, len(normal.windows), device)
             _plans.put(key, found)
         return found
+
+
+def compile_function(function: UOp, device: CpuDevice) -> None:
+    """Schedule the body of a FUNCTION and compile its kernels now, not when it is called first."""
+    with _lock:
+        schedule = function_schedule(normal_function(function))
+        compile_kernels([call.src[0] for call in schedule.calls], device)
 
 
 def _make(key: bytes, schedule: Schedule, n_params: int, device: CpuDevice) -> Planned:
@@ -73,10 +81,11 @@ def _make(key: bytes, schedule: Schedule, n_params: int, device: CpuDevice) -> P
                 slots[b] = n_given + len(sizes)
                 sizes.append(b.arg * b.dtype.itemsize)
     rows = []
+    stores = {call.src[0]: stored_slots(call.src[0]) for call in schedule.calls}
     for call, kernel in zip(schedule.calls, kernels, strict=True):
         places = tuple(a.arg[0] if a.op is Ops.PARAM else slots[a] for a in call.src[1:])
-        stores = stored_slots(call.src[0])
-        rows.append(Row(kernel.kernel, places, kernel.scratch, 0, 1, kernel.name, stores))
+        written = stores[call.src[0]]
+        rows.append(Row(kernel.kernel, places, kernel.scratch, 0, 1, kernel.name, written))
     ready = build_plan(rows, n_given, sizes)
     results = tuple(b.arg[0] if b.op is Ops.PARAM else slots[b] for b in schedule.outputs)
     return Planned(

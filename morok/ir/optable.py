@@ -193,7 +193,7 @@ _row(Ops.FUNCTION, C.KERNEL, "body, *args", "info", "void", "none", "none",
      "A reusable body over formal PARAMs; several values are returned as a TUPLE.", range_end=1)
 _row(Ops.TUPLE, C.KERNEL, "*src", "", "void", "none", "none",
      "Several values as one.")
-_row(Ops.GET_TUPLE, C.KERNEL, "src", "index", "given", "none", "dtype",
+_row(Ops.GET_TUPLE, C.KERNEL, "src", "index", "given", "tuple_item", "dtype",
      "One value of a TUPLE, of a FUNCTION whose body is one, or of a CALL of either.")
 _row(Ops.PROGRAM, C.KERNEL, "sink, device, [linear], [source], [binary]", "stages",
      "void", "none", "none",

@@ -1,15 +1,17 @@
 """Tensor: lazy arrays with gradients, the face users see."""
 
-from morok.tensor import effects, memory, nodes, versions
+from morok.tensor import bodies, effects, memory, nodes, tracing, versions
 from morok.tensor.base import all_tensors, enable_grad, fail, grad_mode, is_grad_enabled, no_grad
 from morok.tensor.core import Tensor
 from morok.tensor.prepared import Prepared
+from morok.tensor.provenance import stamp
 from morok.tensor.random import generator, initial_seed, manual_seed, state_after
 
 __all__ = [
     "Prepared",
     "Tensor",
     "all_tensors",
+    "bodies",
     "effects",
     "enable_grad",
     "fail",
@@ -21,6 +23,8 @@ __all__ = [
     "memory",
     "no_grad",
     "nodes",
+    "stamp",
     "state_after",
+    "tracing",
     "versions",
 ]

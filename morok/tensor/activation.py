@@ -9,7 +9,8 @@ from typing import Self
 from morok.dtype import dtypes
 from morok.errors import ShapeError
 from morok.tensor.base import fail
-from morok.tensor.gradient import Rule, composed, sigmoid_slope, tanh_slope
+from morok.tensor.composed import Rule, composed
+from morok.tensor.gradient import sigmoid_slope, tanh_slope
 from morok.tensor.reduce import Reduce
 
 # tanh near zero, from the Cephes mathematical library (S. Moshier, tanhf.c and tanh.c): an odd

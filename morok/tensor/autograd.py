@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Self
 
 from morok import engine
-from morok._core import toposort
 from morok.errors import DTypeError, ShapeError
 from morok.ir import Ops, UOp
 from morok.tensor import memory, nodes
@@ -13,6 +12,7 @@ from morok.tensor.attention import Attention
 from morok.tensor.base import Base, fail, make_leaf, unique_leaf, watch, watched_by_graph
 from morok.tensor.gradient import gradients
 from morok.tensor.provenance import stamp
+from morok.tensor.tracing import refuse_unknown
 
 
 class Autograd(Attention):
@@ -80,6 +80,11 @@ class Autograd(Attention):
                 "with requires_grad=True, and used outside of no_grad; what a jitted function "
                 "returns is a constant: call backward inside it)",
             )
+        refuse_unknown(
+            [self],
+            "calls backward",
+            "call it on what the function returns, or take gradients as values with gradient()",
+        )
         stamp()
         seed = self._seed("backward", gradient)
         watched = watched_by_graph()
@@ -137,7 +142,7 @@ class Autograd(Attention):
 
     def _stand_ins(self, xs: tuple[Self, ...]) -> dict[UOp, UOp]:
         """For an x realised since this graph was built: the node that stands for it in there."""
-        order = toposort(self.uop)
+        order = engine.own_nodes(self.uop)
         present = set(order)
         missing = {x.uop for x in xs if x.uop not in present}
         if not missing:

@@ -10,30 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from weakref import WeakKeyDictionary
 
+from morok import engine
 from morok._core import toposort
 from morok.dtype import acc_dtype, dtypes, max_value
 from morok.errors import InvalidGraphError
 from morok.ir import GroupOp, Ops, ReduceOp, UOp
 from morok.tensor import nodes
+from morok.tensor.call_gradient import call_gradients
+from morok.tensor.composed import Rule, slope_of
 from morok.tensor.loop_gradient import collect, element_gradients, is_by_elements, tensors_of
 from morok.tensor.loops import scanned
 from morok.tensor.nodes import alu, const, shape_of, size_of, where
-
-Rule = Callable[[UOp, UOp], UOp]
-"""(gradient of the node, node) -> gradient of one source."""
-
-
-_composed: WeakKeyDictionary[UOp, tuple[UOp, Rule]] = WeakKeyDictionary()
-"""Values made of many ops whose slope is simpler than theirs: node -> (source, its rule)."""
-
-
-def composed(node: UOp, source: UOp, rule: Rule) -> None:
-    """From now on the gradient of `node`, a function of each element of `source`, follows `rule`
-    and not the ops between them. The rule may speak of `node` itself, so that it can be
-    differentiated again."""
-    _composed[node] = (source, rule)
 
 
 def sigmoid_slope(grad: UOp, node: UOp) -> UOp:
@@ -53,30 +41,43 @@ def gradients(root: UOp, seed: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
     where only steps (floor, round …) lie between.
     InvalidGraphError for an op on the way that has no entry.
     """
-    return _gradients(root, seed, targets, toposort(root))
+    return _gradients(engine.own_nodes(root), {root: seed}, targets)
 
 
 def _within(root: UOp, seed: UOp, targets: Iterable[UOp], reads: Sequence[UOp]) -> dict[UOp, UOp]:
     """`gradients` of a scalar expression whose `reads` of tensors are not entered."""
-    return _gradients(root, seed, targets, toposort(root, stop=set(reads)))
+    return _gradients(toposort(root, stop=set(reads)), {root: seed}, targets)
 
 
-def _gradients(root: UOp, seed: UOp, targets: Iterable[UOp], order: list[UOp]) -> dict[UOp, UOp]:
+def _gradients(
+    order: list[UOp], seeds: Mapping[UOp, UOp], targets: Iterable[UOp]
+) -> dict[UOp, UOp]:
+    """The gradients of `targets` when `seeds` flow into nodes of the graph `order`."""
     wanted = set(targets)
     reached = _reached(order, wanted)
-    found: dict[UOp, UOp] = {root: seed} if root in reached else {}
+    found = {root: seed for root, seed in seeds.items() if root in reached}
+    results: dict[UOp, dict[int, UOp]] = {}  # of calls: what flows into their values
     for node in reversed(order):
         if node not in reached:
             continue
+        if node.op is Ops.CALL and node in results:
+            args = node.src[1:]
+            sent = tuple(i for i, arg in enumerate(args) if arg in reached)
+            for i, part in call_gradients(node, results[node], sent, _gradients).items():
+                collect(found, args[i], part)
+            continue
         grad = found.get(node)
         if grad is None:
+            continue
+        if node.op is Ops.GET_TUPLE and node.src[0] in reached:
+            results.setdefault(node.src[0], {})[node.arg] = grad
             continue
         if is_by_elements(node):
             for source, part in element_gradients(grad, node, _within).items():
                 if source in reached:
                     collect(found, source, part)
             continue
-        whole, slope = _composed.get(node, (None, None))
+        whole, slope = slope_of(node)
         if whole in reached and slope is not None:
             # Not where the gradient of something on the way is asked for.
             between = toposort(node, stop={whole})
@@ -103,7 +104,7 @@ def _reached(order: list[UOp], wanted: set[UOp]) -> set[UOp]:
     """The nodes through which a gradient flows to one of `wanted`."""
     reached: set[UOp] = set()
     for node in order:
-        if node in wanted:
+        if node in wanted or (node.op is Ops.CALL and not reached.isdisjoint(node.src[1:])):
             reached.add(node)
         elif node.op is not Ops.DETACH and node.dtype.kind == "f":
             for source in tensors_of(node) if is_by_elements(node) else node.src:

@@ -39,7 +39,9 @@ def element_gradients(grad: UOp, node: UOp, gradients: Gradients) -> dict[UOp, U
     """
     loops = loops_of(node)
     if not is_ordered(node):
-        return _sent(node.src[0], _at(grad, loops), element_reads(parts_of(node)), gradients)
+        if grad.op is not Ops.CONST:  # elements of a tensor are read, one of shape () too
+            grad = nodes.broadcast_to(grad, nodes.shape_of(node)).at(*loops)
+        return _sent(node.src[0], grad, element_reads(parts_of(node)), gradients)
     store, memory = node.src[1], node.src[0]
     index, value = store.src[:2]
     reads = element_reads((value,))
@@ -63,10 +65,6 @@ def element_gradients(grad: UOp, node: UOp, gradients: Gradients) -> dict[UOp, U
         node=node,
         rule="differentiable",
     )
-
-
-def _at(grad: UOp, loops: Sequence[UOp]) -> UOp:
-    return grad if grad.shape == () else grad.at(*loops)
 
 
 def collect(found: dict[UOp, UOp], tensor: UOp, part: UOp) -> None:

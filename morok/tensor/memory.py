@@ -34,6 +34,7 @@ from morok.ir import DeviceSpec, GroupOp, Ops, UOp
 from morok.tensor import effects, nodes
 from morok.tensor.base import Base, all_tensors, fail, remark
 from morok.tensor.parts import MOST, Parts, changed_part, with_part
+from morok.tensor.tracing import depends_on_arguments, refuse_unknown, tracing
 
 _device = DeviceSpec("CPU")
 lock = held_at_fork(threading.RLock())
@@ -96,6 +97,7 @@ def array_of(tensor: Base) -> npt.NDArray[Any]:
             "a jitted function reads a value (numpy, item, tolist, print, a tensor as a condition "
             "or an index), which a replay would not: return the tensor, or choose with where()",
         )
+    refuse_unknown([tensor], "reads a value (numpy, item, tolist, print, a condition, an index)")
     with lock:
         realize([tensor])
         view = memory_of(tensor)
@@ -162,6 +164,8 @@ def assigned(tensor: Base) -> None:
     home, parts = tensor._home, tensor._parts
     if tensor._alias and home is None:
         tensor._alias = False  # memory that must not be written is left alone, and left
+    if tracing() is not None and depends_on_arguments(tensor.uop):
+        return
     if parts is not None and parts.writes > MOST:
         realize([tensor])
     elif tensor._alias and home is not None:
@@ -218,6 +222,7 @@ def realize(tensors: Iterable[Base]) -> None:
         work = {id(tensor): tensor for tensor in tensors if not is_settled(tensor)}
         if not work:
             return
+        refuse_unknown(list(work.values()), "realizes a tensor")
         work.update((id(tensor), tensor) for tensor in effects.due(list(work.values())))
         written: set[UOp] = set()
         followers: _Followers = []

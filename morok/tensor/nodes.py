@@ -151,5 +151,10 @@ def shape_of(u: UOp) -> Shape:
     return shape
 
 
+def numel(shape: Shape) -> int:
+    """Elements of a value of this shape."""
+    return prod(shape)
+
+
 def size_of(u: UOp) -> int:
-    return prod(shape_of(u))
+    return numel(shape_of(u))

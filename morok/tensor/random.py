@@ -24,6 +24,7 @@ from morok.tensor.creation import dims_of
 from morok.tensor.loss import Loss
 from morok.tensor.nodes import Shape, alu, const
 from morok.tensor.provenance import stamp
+from morok.tensor.tracing import tracing
 
 _WORD = 0xFFFFFFFF
 
@@ -53,6 +54,9 @@ class _Generator:
             first, key = self.counter, self.key
             self.counter = (first + count) & ((1 << 64) - 1)
         start = memory.number(dtypes.uint64, first)
+        notes = tracing()
+        if notes is not None:
+            notes.draws.append((count, key, start))
         record = engine.recording()
         if record is not None:
             places = (engine.buffers.buffer_of(engine.base_of(u)) for u in (key, start))

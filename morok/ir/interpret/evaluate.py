@@ -90,6 +90,7 @@ class Evaluator:
         self._outer: Evaluator | None = None
         self._values: dict[UOp, Value] = {}
         self._writes: dict[UOp, Writes] = {}
+        self._calls: dict[UOp, Evaluator] = {}  # inside of the body
         self._scan(root)
 
     def _scan(self, root: UOp) -> None:
@@ -113,7 +114,7 @@ class Evaluator:
         inner = Evaluator.__new__(Evaluator)
         inner._inputs, inner._outer = self._inputs, self
         inner._scope = [*self._scope, loop]
-        inner._values, inner._writes = {}, {}
+        inner._values, inner._writes, inner._calls = {}, {}, {}
         return inner
 
     # Demand --------------------------------------------------------------------------------------
@@ -406,15 +407,19 @@ class Evaluator:
     def _inside(self, body: UOp, args: Sequence[UOp]) -> Evaluator:
         """An evaluator of a callable's body, its PARAMs bound to the arguments."""
         slots = [numeric.to_memory(self.value(arg).data, arg.dtype).reshape(-1) for arg in args]
-        return Evaluator(body, self._inputs.memories, slots, self._inputs.variables)
+        given = self._inputs.memories
+        memories = {memory: given[memory] for memory in given if memory.op is not Ops.PARAM}
+        return Evaluator(body, memories, slots, self._inputs.variables)
 
     def _call_value(self, node: UOp) -> Value:
         source = node.src[0] if node.op is Ops.GET_TUPLE else node
         evaluator: Evaluator = self
         if source.op is Ops.CALL:
             body = _body(source)
-            evaluator = self._inside(body, source.src[1:])
-            source = body
+            inside = self._calls.get(source)
+            if inside is None:
+                inside = self._calls[source] = self._inside(body, source.src[1:])
+            evaluator, source = inside, body
         if node.op is Ops.GET_TUPLE:
             if source.op is not Ops.TUPLE:
                 raise fault(node, "tuple-index", "a TUPLE", source.op.name)

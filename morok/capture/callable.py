@@ -1,0 +1,404 @@
+"""`function`: functions of tensors that are traced once into a FUNCTION and called from then on.
+
+Traced is a call whose tensors are replaced by what stands for them, once for each structure, shape,
+dtype and Python value of its arguments and of what the function closes over. Every later call with
+that structure is one CALL node of the same body.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from types import MethodType
+from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
+from weakref import WeakSet
+
+from morok import config, engine
+from morok._core import Flat
+from morok.caches import CacheInfo, register
+from morok.capture.closure import closed_over
+from morok.capture.structure import Rebuild, Wrapper, flatten, rebuilder
+from morok.capture.trace import named_arguments, place_of
+from morok.dtype import dtypes
+from morok.engine import base_of
+from morok.errors import FunctionError
+from morok.ir import CallInfo, Ops, UOp
+from morok.tensor import (
+    Tensor,
+    all_tensors,
+    bodies,
+    effects,
+    fail,
+    generator,
+    is_grad_enabled,
+    memory,
+    no_grad,
+    nodes,
+    stamp,
+    tracing,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_BODIES = 64  # remembered by a function
+
+
+class _Write(NamedTuple):
+    """A tensor that a call writes: its place among the tensors that go in, and which value of the
+    body it becomes."""
+
+    tensor: int
+    value: UOp | int  # a value that does not depend on the call stands itself
+    requires_grad: bool
+    by_the_way: bool  # as running statistics change: with what they came with
+
+
+class _Result(NamedTuple):
+    """A tensor of the result."""
+
+    entry: int  # which tensor that goes in it is, or -1
+    value: UOp | int
+    requires_grad: bool
+
+
+class _Body(NamedTuple):
+    """What a trace left."""
+
+    function: UOp | None  # None: no value depends on the call
+    taken: tuple[int, ...]  # of the tensors that go in, which the body takes, in its order
+    held: tuple[UOp, ...]  # memory made while tracing, which it takes next
+    counters: tuple[tuple[int, str], ...]  # (draw, "key" or "first"), which it takes last
+    draws: tuple[int, ...]  # counts of the random counters that each call takes
+    writes: tuple[_Write, ...]
+    results: tuple[_Result, ...]
+    rebuild: Rebuild
+
+
+class Function(Wrapper):
+    """A function of tensors whose calls are CALLs. As a method it binds."""
+
+    def __init__(self, function: Callable[..., Any], info: CallInfo) -> None:
+        functools.update_wrapper(self, function)
+        self.__wrapped__ = function
+        self.info = info
+        self._bodies: OrderedDict[Any, _Body] = OrderedDict()
+        _living.add(self)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<function of {place_of(self.__wrapped__)}>"
+
+    @property
+    def traces(self) -> int:
+        """How many bodies are remembered."""
+        return len(self._bodies)
+
+    def clear(self) -> None:
+        """Forget every body."""
+        self._bodies.clear()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        flat = everything(self.__wrapped__, args, kwargs)
+        with memory.lock:
+            key = _key(flat)
+            body = self._bodies.get(key)
+            if body is None:
+                body, flat = self._traced(args, kwargs, flat)
+                self._bodies[_key(flat)] = body
+                while len(self._bodies) > _BODIES:
+                    self._bodies.popitem(last=False)
+            else:
+                self._bodies.move_to_end(key)
+        return _called(body, flat.tensors, self.info)
+
+    def _traced(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: Flat
+    ) -> tuple[_Body, Flat]:
+        """The body, and the arguments as they are now: the first call of all may leave Python
+        values behind (a cache, say), the second must not change them again."""
+        again = False
+        while True:
+            body = _trace(self.__wrapped__, args, kwargs, flat.tensors, self.info)
+            after = everything(self.__wrapped__, args, kwargs)
+            for i, tensor in enumerate(after.tensors):
+                if tracing.depends_on_arguments(tensor.uop) and tracing.tracing() is None:
+                    name = everything(self.__wrapped__, args, kwargs, named=True).names[i]
+                    fail(
+                        FunctionError,
+                        f"{place_of(self.__wrapped__)} puts a tensor it computes in the place of "
+                        f"{name!r}: return it, or write into the old one with assign(…)",
+                    )
+            if after.key == flat.key:
+                return body, after
+            if again:
+                fail(
+                    FunctionError,
+                    f"{place_of(self.__wrapped__)} changes Python values of its arguments or of "
+                    "what it closes over, which a call of its body would not: return them",
+                )
+            flat, again = after, True
+
+
+def everything(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    named: bool = False,
+) -> Flat:
+    """The arguments of a call, and what the function and the functions in all this close over,
+    taken apart."""
+    flat = Flat(named)
+    for name, value in (*named_arguments(function, args), *kwargs.items()):
+        flat.add(value, name)
+    flat.add(tuple(kwargs))
+    waiting: list[Any] = [function]
+    seen: set[int] = set()
+    opaque = keys = 0
+    while waiting:
+        for root in waiting:
+            if id(root) not in seen:
+                seen.add(id(root))
+                for name, value in closed_over(root):
+                    flat.add(value, name)
+        waiting = flat.opaque[opaque:]
+        waiting += (part for part in flat.key[keys:] if isinstance(part, type))
+        opaque, keys = len(flat.opaque), len(flat.key)
+    return flat
+
+
+def _key(flat: Flat) -> tuple[Any, ...]:
+    settings = config.get()
+    mode = is_grad_enabled(), settings.default_float, settings.default_int
+    return (*mode, *(tensor.requires_grad for tensor in flat.tensors), *flat.key)
+
+
+class _Kept(NamedTuple):
+    """What a tensor was before a trace put something in its place."""
+
+    tensor: Tensor
+    uop: UOp
+    requires_grad: bool
+    home: UOp | None
+    parts: Any
+    alias: bool
+    marks: Any
+
+
+@contextmanager
+def _stand_ins(tensors: Sequence[Tensor]) -> Iterator[list[UOp]]:
+    """Until the end of the block PARAMs stand for the values of tensors; the graphs put there."""
+    kept = [_Kept(t, t.uop, t._rg, t._home, t._parts, t._alias, t._marks) for t in tensors]
+    try:
+        placed = []
+        for slot, tensor in enumerate(tensors):
+            shape, dtype = tensor.shape, tensor.dtype
+            if 0 in shape:
+                stand_in = nodes.full(shape, dtype, 0)
+            else:
+                stand_in = nodes.reshape(bodies.parameter(slot, dtype, shape), shape)
+            tensor.uop = stand_in
+            tensor._home = tensor._parts = tensor._marks = None
+            tensor._alias = False
+            placed.append(stand_in)
+        yield placed
+    finally:
+        for each in kept:
+            tensor = each.tensor
+            tensor.uop, tensor._rg, tensor._home = each.uop, each.requires_grad, each.home
+            tensor._parts, tensor._alias, tensor._marks = each.parts, each.alias, each.marks
+
+
+def _trace(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tensors: list[Tensor],
+    info: CallInfo,
+) -> _Body:
+    """Run `function` on stand-ins for its tensors."""
+    others = [(t, t.uop) for t in all_tensors() if isinstance(t, Tensor)]
+    grads = [t.grad for t in tensors]
+    state = generator.state()
+    notes = tracing.Tracing(place_of(function))
+    entry = {id(t): i for i, t in enumerate(tensors)}
+    with tracing.trace_into(notes), _stand_ins(tensors) as placed:
+        result = function(*args, **kwargs)
+        out = flatten(result)
+        results = [(entry.get(id(t), -1), t.uop, t._rg) for t in out.tensors]
+        written = [(i, t.uop, t._rg) for i, t in enumerate(tensors) if t.uop is not placed[i]]
+        grads_after = [t.grad for t in tensors]
+        for tensor, grad in zip(tensors, grads, strict=True):
+            tensor.grad = grad
+    generator.restore(state)
+    if any(new is not old for new, old in zip(grads_after, grads, strict=True)):
+        fail(FunctionError, f"{notes.name} sets gradients: call backward outside of it")
+    _refuse_hidden_writes(notes.name, others)
+    drawn: dict[UOp, tuple[int, str]] = {}
+    for number, (_, key, first) in enumerate(notes.draws):
+        drawn.setdefault(base_of(key), (number, "key"))
+        drawn[base_of(first)] = number, "first"
+    values: dict[UOp, int] = {}
+
+    def value_of(uop: UOp) -> UOp | int:
+        if 0 in nodes.shape_of(uop):
+            return nodes.full(nodes.shape_of(uop), uop.dtype, 0)
+        if not any(u.op is Ops.PARAM or u in drawn for u in engine.own_nodes(uop)):
+            return uop
+        return values.setdefault(uop, len(values))
+
+    writes = tuple(
+        _Write(i, value_of(uop), rg, id(tensors[i]) in notes.by_the_way) for i, uop, rg in written
+    )
+    parts = tuple(
+        _Result(i, 0, False) if i >= 0 else _Result(-1, value_of(uop), rg) for i, uop, rg in results
+    )
+    body = UOp.new_tuple(*values)
+    own = engine.own_nodes(body)
+    params = sorted((u for u in own if u.op is Ops.PARAM), key=lambda u: u.arg)
+    memories = [u for u in own if u.op is Ops.BUFFER and u.src[0].op is Ops.UNIQUE]
+    held = [u for u in memories if u not in drawn]
+    counters = [u for u in memories if u in drawn]
+    made = bodies.function_of(body, [*params, *held, *counters], info) if values else None
+    return _Body(
+        made,
+        tuple(param.arg[0] for param in params),
+        tuple(held),
+        tuple(drawn[u] for u in counters),
+        tuple(count for count, _, _ in notes.draws),
+        writes,
+        parts,
+        rebuilder(result, {id(t): i for i, t in enumerate(out.tensors)}),
+    )
+
+
+def _refuse_hidden_writes(name: str, before: list[tuple[Tensor, UOp]]) -> None:
+    """FunctionError for a tensor that a trace left with a value of its own; it gets its old one
+    back."""
+    if tracing.tracing() is not None:
+        return  # within another trace such values are ordinary
+    hidden = [
+        (tensor, uop)
+        for tensor, uop in before
+        if tensor.uop is not uop and tracing.depends_on_arguments(tensor.uop)
+    ]
+    for tensor, uop in hidden:
+        tensor.uop = uop
+        tensor._home = tensor._parts = None
+    if hidden:
+        fail(
+            FunctionError,
+            f"{name} writes to a tensor that is neither in its arguments nor in what it closes "
+            "over",
+        )
+
+
+def _called(body: _Body, tensors: Sequence[Tensor], info: CallInfo) -> Any:
+    """What a call of the function gives."""
+    stamp()
+    draws = [generator.take(count) for count in body.draws]
+    call = None
+    if body.function is not None:
+        given = [tensors[i].uop for i in body.taken]
+        given += (nodes.reshape(u, (nodes.size_of(u),)) for u in body.held)
+        given += (draws[draw][part == "first"] for draw, part in body.counters)
+        call = UOp(Ops.CALL, dtypes.void, (body.function, *given), CallInfo(info.name))
+
+    def value_of(value: UOp | int) -> UOp:
+        if isinstance(value, UOp):
+            return value
+        assert call is not None
+        return call.get_tuple(value)
+
+    given_back = [
+        tensors[part.entry]
+        if part.entry >= 0
+        else Tensor._wrap(value_of(part.value), part.requires_grad)
+        for part in body.results
+    ]
+    for write in body.writes:
+        target = tensors[write.tensor]
+        new = Tensor._wrap(value_of(write.value), write.requires_grad)
+        with no_grad() if target._leaf else nullcontext():
+            if write.by_the_way:
+                effects.change(target, new, new.uop)
+            else:
+                target.assign(new)
+    return body.rebuild(given_back)
+
+
+@overload
+def function(traced: Callable[P, R]) -> Callable[P, R]: ...
+@overload
+def function(
+    traced: None = None,
+    *,
+    name: str | None = None,
+    metadata: Sequence[str] = (),
+    grad_tag: str | None = None,
+    precompile: bool = False,
+    precompile_backward: bool = False,
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def function(
+    traced: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    metadata: Sequence[str] = (),
+    grad_tag: str | None = None,
+    precompile: bool = False,
+    precompile_backward: bool = False,
+) -> Any:
+    """The function `traced`, traced once for each structure of its arguments; a call is one node.
+
+    The body of a trace is differentiated, scheduled and compiled once, however often it is called:
+    a network of a hundred equal blocks costs the compiler one. Tensors in the arguments and in what
+    the function closes over go in as arguments of the CALL; Python values there belong to the
+    structure. Writes to those tensors, random numbers and gradients are what they are without it.
+    Values cross the border of a call in memory: nothing is fused across it, and the backward of a
+    call computes again what it needs of the forward.
+
+    `name` and `metadata` show in MOROK_DEBUG=2 beside its kernels, `precompile` compiles the body
+    when it is traced, `precompile_backward` the gradient function when it is made. `grad_tag` is
+    kept on both.
+
+    FunctionError where a call of the body could not do the same: a value is read or realized
+    inside, backward is called, another tensor is put in a tensor's place instead of written into
+    it, or Python values change.
+    """
+    if traced is None:
+        return partial(
+            function,
+            name=name,
+            metadata=metadata,
+            grad_tag=grad_tag,
+            precompile=precompile,
+            precompile_backward=precompile_backward,
+        )
+    if not callable(traced):
+        fail(FunctionError, f"function: expected a function, got {type(traced).__name__}")
+    if name is None:
+        name = getattr(traced, "__qualname__", None)
+    return Function(
+        traced, CallInfo(name, grad_tag, tuple(metadata), precompile, precompile_backward)
+    )
+
+
+_living: WeakSet[Function] = WeakSet()
+
+
+def _clear_all() -> None:
+    for each in list(_living):
+        each.clear()
+
+
+def _info() -> CacheInfo:
+    every = [*_living]
+    return CacheInfo(sum(each.traces for each in every), _BODIES * len(every))
+
+
+register("functions", _info, _clear_all)
