@@ -1,6 +1,6 @@
 """python -m bench NAME [--peers tinygrad,torch,jax] [--json FILE] [--rounds N] [--quick]
                         [--kernels] [--only MODEL,…]
-   python -m bench fuzz [--seconds N] [--seed S]
+   python -m bench fuzz [--kind KIND,…] [--seconds N | --cases N] [--seed S]
    python -m bench shapes [--shapes N]
 
 NAME is a module of this package with a `main(args)`; without one, the names are listed. Peers are

@@ -1,23 +1,34 @@
-"""`python -m bench fuzz --seconds N --seed S`: in turns, random programs of nodes against NumPy,
-interpreted first, compiled second; and random sessions with tensors against an eager model.
+"""`python -m bench fuzz [--kind KIND,…] [--seconds N | --cases N] [--seed S]`: random programs, in
+turns by kind, the kernels first interpreted, then compiled.
 
-A difference prints the seed and stops with exit code 1. Add seeds of programs to
-`tests/rangeify/test_programs.py`; a session is printed as a short program when it goes wrong:
-that is the test to add, in `tests/model`. `--sessions S` runs the sessions of one seed again.
+    views     chains of views over elementwise and reduce ops; NumPy knows
+    programs  nodes with writes, indexing and ordered loops; NumPy knows
+    dags      tensors with shared sub-expressions, several outputs and writes: lazy ones against
+              NumPy and against tensors realised one by one
+    sessions  whatever people may do with tensors, twenty sessions a seed; an eager model knows
+
+A difference prints the line that shows it again and stops with exit code 1. Make it a test: views
+and programs in `tests/rangeify/test_programs.py`, dags and sessions, which are printed as short
+programs, in `tests/model`.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import math
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from bench import _dags
+from bench._interpreted import kernels_run_by, nothing
+from bench._views import views
 from bench.programs import WITH_ELEMENTS, Program, program
 from morok.dtype import dtypes, to_numpy
 from morok.engine import compile_kernels, run_kernel
@@ -28,6 +39,13 @@ from morok.runtime import Device
 
 Array = np.ndarray[Any, Any]
 RunKernel = Callable[[UOp, list[Array]], list[Array]]
+P = TypeVar("P")
+Wrong = dict[int, str]
+"""What is wrong with the programs of some seeds, by seed."""
+Check = Callable[[Mapping[int, P]], Wrong]
+
+
+# Programs of nodes -------------------------------------------------------------------------------
 
 
 def schedule_of(p: Program) -> Schedule:
@@ -65,81 +83,167 @@ def difference(p: Program, got: Sequence[Array]) -> str | None:
     return None
 
 
-def check_interpreted(seed: int) -> str | None:
+def check_interpreted(p: Program) -> str | None:
     """Rangeify's kernels by the reference interpreter against NumPy."""
-    p = program(seed)
     return difference(p, execute(p, schedule_of(p), interpret_kernel))
 
 
-def check_compiled(seeds: Sequence[int]) -> dict[int, str]:
-    """The compiled kernels against NumPy, one compiler run for all the seeds."""
-    programs = {seed: program(seed) for seed in seeds}
+def check_compiled(programs: Mapping[int, Program]) -> Wrong:
+    """The compiled kernels against NumPy, one compiler run for all the programs."""
     schedules = {seed: schedule_of(p) for seed, p in programs.items()}
-    sinks = [c.src[0] for s in schedules.values() for c in s.calls]
     device = Device["CPU"]
-    compile_kernels(sinks, device)
-    bad = {}
-    for seed, p in programs.items():
-        wrong = difference(
-            p, execute(p, schedules[seed], lambda sink, arrays: run_kernel(sink, arrays, device))
-        )
-        if wrong is not None:
-            bad[seed] = wrong
-    return bad
+    compile_kernels([c.src[0] for s in schedules.values() for c in s.calls], device)
+
+    def run(sink: UOp, arrays: list[Array]) -> list[Array]:
+        return run_kernel(sink, arrays, device)
+
+    return _found(
+        "", {s: difference(p, execute(p, schedules[s], run)) for s, p in programs.items()}
+    )
 
 
-def check_sessions(seed: int) -> str | None:
-    """Sessions with tensors, twenty of one seed; hypothesis prints the shortest that goes wrong."""
+def _check_nodes(programs: Mapping[int, Program]) -> Wrong:
+    wrong = _found("interpreted: ", {s: check_interpreted(p) for s, p in programs.items()})
+    return wrong or _found("compiled: ", check_compiled(programs))
+
+
+def _found(note: str, wrong: Mapping[int, str | None]) -> Wrong:
+    return {seed: note + text for seed, text in wrong.items() if text is not None}
+
+
+# Programs of tensors -----------------------------------------------------------------------------
+
+
+def check_dags(programs: Mapping[int, _dags.Program]) -> Wrong:
+    """Lazy tensors, interpreted and compiled, and tensors realised one by one, against NumPy; one
+    compiler run for all the programs."""
+    wanted = {seed: _dags.by_numpy(p) for seed, p in programs.items()}
+
+    def differences(note: str, stepwise: bool) -> Wrong:
+        got = {seed: _dags.by_tensors(p, stepwise) for seed, p in programs.items()}
+        return _found(note, {s: _dags.difference(got[s], wanted[s]) for s in programs})
+
+    with kernels_run_by() as sinks:
+        wrong = differences("interpreted: ", False)
+    if wrong:
+        return wrong
+    with kernels_run_by(nothing) as single:
+        for p in programs.values():
+            _dags.by_tensors(p, True)
+    compile_kernels([*sinks, *single], Device["CPU"])
+    return differences("compiled: ", False) or differences("realised one by one: ", True)
+
+
+def _print_shortest(p: _dags.Program) -> None:
+    short = _dags.shortest(p, lambda shorter: bool(carefully(check_dags, {0: shorter})))
+    print(_dags.text(short), file=sys.stderr)
+
+
+# Sessions ----------------------------------------------------------------------------------------
+
+
+def _check_sessions(seeds: Mapping[int, int]) -> Wrong:
     from bench.state_machine import run
 
-    try:
+    for seed in seeds:
         run(seed)
+    return {}
+
+
+# All kinds ---------------------------------------------------------------------------------------
+
+
+def carefully(check: Check[P], programs: Mapping[int, P], *, say: bool = False) -> Wrong:
+    """What is wrong, exceptions included; `say` prints where they come from."""
+    try:
+        return check(programs)
     except Exception as error:  # whatever it is, it is a difference
-        traceback.print_exception(error, limit=-6)
-        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-    return None
+        if len(programs) > 1:
+            alone = (carefully(check, {seed: p}, say=say) for seed, p in programs.items())
+            return {seed: text for found in alone for seed, text in found.items()}
+        if say:
+            traceback.print_exception(error, limit=-6)
+        return dict.fromkeys(programs, f"{type(error).__name__}: {str(error).splitlines()[0]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[P]):
+    """One kind of random programs: how one is made of its seed, and what is wrong with some."""
+
+    make: Callable[[int], P]
+    check: Check[P]
+    show: Callable[[P], None] = lambda p: None
+    at_once: int | None = None  # how many are checked together; None: `--batch`
+
+
+KINDS: dict[str, Kind[Any]] = {
+    "views": Kind(views, _check_nodes),
+    "programs": Kind(program, _check_nodes),
+    "dags": Kind(_dags.dag, check_dags, _print_shortest),
+    "sessions": Kind(int, _check_sessions, at_once=1),
+}
+
+
+def _seeds(kind: str, first: int, count: int) -> list[int]:
+    """The next `count` seeds; half of the programs index and have ordered loops."""
+    half = count // 2 if kind == "programs" else 0
+    plain = range(first, first + count - half)
+    return [*plain, *range(WITH_ELEMENTS + first, WITH_ELEMENTS + first + half)]
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench fuzz", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--kind", default=",".join(KINDS), help="comma separated; all by default")
+    parser.add_argument("--seconds", type=float, help="until the time is up (60 without --cases)")
+    parser.add_argument("--cases", type=int, help="so many of each kind")
+    parser.add_argument("--seed", type=int, default=0, help="the first one")
+    parser.add_argument("--batch", type=int, default=40, help="programs a compiler run")
+    parser.add_argument("--keep-going", action="store_true", help="to the end, whatever is found")
+    options = parser.parse_args(argv)
+    options.kind = options.kind.split(",")
+    for kind in options.kind:
+        if kind not in KINDS:
+            parser.error(f"no kind {kind!r}: there are {', '.join(KINDS)}")
+    if options.seconds is None:
+        options.seconds = 60.0 if options.cases is None else math.inf
+    return options
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs until the time is up; 1 if something went wrong."""
-    parser = argparse.ArgumentParser(prog="python -m bench fuzz", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--batch", type=int, default=40, help="programs a compiler run")
-    parser.add_argument("--sessions", type=int, metavar="SEED", help="only these sessions, once")
-    options = parser.parse_args(argv)
-    if options.sessions is not None:
-        wrong = check_sessions(options.sessions)
-        print(f"sessions {options.sessions}: {wrong or 'right'}")
-        return 1 if wrong else 0
-    with_sessions = importlib.util.find_spec("hypothesis") is not None
-    if not with_sessions:
+    """Runs until the time is up or the cases are done; 1 if something went wrong."""
+    options = _arguments(argv)
+    kinds: list[str] = options.kind
+    if "sessions" in kinds and importlib.util.find_spec("hypothesis") is None:
         print("no sessions: they need hypothesis (pip install hypothesis)", file=sys.stderr)
+        kinds.remove("sessions")
     end = time.monotonic() + options.seconds
-    seed = options.seed
-    programs = sessions = 0
-    failures: dict[str, str] = {}
-    while time.monotonic() < end and not failures:
-        half = options.batch // 2
-        plain = range(seed, seed + options.batch - half)
-        seeds = [*plain, *range(WITH_ELEMENTS + seed, WITH_ELEMENTS + seed + half)]
-        for s in seeds:
-            wrong = check_interpreted(s)
-            if wrong is not None:
-                failures[f"--seed {s}"] = "interpreted: " + wrong
-        if not failures:
-            compiled = check_compiled(seeds)
-            failures.update({f"--seed {s}": "compiled: " + w for s, w in compiled.items()})
-        programs += options.batch
-        if with_sessions and time.monotonic() < end:
-            wrong = check_sessions(seed)
-            if wrong is not None:
-                failures[f"--sessions {seed}"] = wrong
-            sessions += 20
-        seed += options.batch
-    for option, wrong in failures.items():
-        print(f"python -m bench fuzz {option}: {wrong}", file=sys.stderr)
-    done = f"{programs} programs and {sessions} sessions from seed {options.seed}"
-    print(f"fuzz: {done}, {len(failures)} failed")
-    return 1 if failures else 0
+    spent, done, failed = (dict.fromkeys(kinds, 0) for _ in range(3))
+    while time.monotonic() < end and (options.keep_going or not any(failed.values())):
+        open_kinds = [k for k in kinds if options.cases is None or done[k] < options.cases]
+        if not open_kinds:
+            break
+        name = min(open_kinds, key=spent.__getitem__)  # all get the same time
+        began = time.monotonic_ns()
+        count = KINDS[name].at_once or options.batch
+        if options.cases is not None:
+            count = min(count, options.cases - done[name])
+        failed[name] += _batch(name, _seeds(name, options.seed + done[name], count))
+        done[name] += count
+        spent[name] += time.monotonic_ns() - began
+    for name in kinds:
+        seeds = f"from seed {options.seed}"
+        print(f"fuzz: {done[name]} {name} {seeds}, {failed[name]} failed")
+    return 1 if any(failed.values()) else 0
+
+
+def _batch(name: str, seeds: Sequence[int]) -> int:
+    """How many of the seeds went wrong, each reported."""
+    kind = KINDS[name]
+    programs = {seed: kind.make(seed) for seed in seeds}
+    wrong = carefully(kind.check, programs, say=True)
+    for seed, text in wrong.items():
+        again = f"python -m bench fuzz --kind {name} --seed {seed} --cases 1"
+        print(f"{again}: {text}", file=sys.stderr, flush=True)
+        kind.show(programs[seed])
+    return len(wrong)

@@ -22,7 +22,19 @@ Array = np.ndarray[Any, Any]
 Value = tuple[UOp, Array]
 _SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 13, 16)
 _MAX_ELEMENTS = 4096
-_REDUCE = {ReduceOp.ADD: np.add, ReduceOp.MAX: np.maximum, ReduceOp.MIN: np.minimum}
+BINARY = {
+    Ops.ADD: np.add,
+    Ops.SUB: np.subtract,
+    Ops.MUL: np.multiply,
+    Ops.MAX: np.maximum,
+    Ops.MIN: np.minimum,
+}
+REDUCE = {ReduceOp.ADD: np.add, ReduceOp.MAX: np.maximum, ReduceOp.MIN: np.minimum}
+
+
+def magnitude(v: Value) -> float:
+    """Of the largest element."""
+    return float(np.abs(v[1].astype(np.float64)).max(initial=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +47,9 @@ class Program:
     inputs: tuple[Array, ...]
 
 
-class _Builder:
+class Builder:
+    """Makes values one from the other, with their nodes and by NumPy."""
+
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.inputs: list[Array] = []
@@ -125,7 +139,7 @@ class _Builder:
     def unary(self, v: Value) -> Value | None:
         """An exact elementwise op of one operand."""
         op = self.rng.choice((Ops.NEG, Ops.ABS, Ops.SQUARE, Ops.SIGN))
-        if op is Ops.SQUARE and np.abs(v[1]).max(initial=0) > 1000:
+        if op is Ops.SQUARE and magnitude(v) > 1000:
             return None
         f = {Ops.NEG: np.negative, Ops.ABS: np.abs, Ops.SQUARE: np.square, Ops.SIGN: np.sign}[op]
         return UOp(op, v[0].dtype, (v[0],)), f(v[1])
@@ -134,12 +148,10 @@ class _Builder:
         """With another value of the same shape, a constant, or itself."""
         same = [w for w in self.values if w[1].shape == v[1].shape and w[0].dtype is v[0].dtype]
         w = self.rng.choice(same) if same and self.rng.random() < 0.8 else self.constant(v[0].dtype)
-        op = self.rng.choice((Ops.ADD, Ops.SUB, Ops.MUL, Ops.MAX, Ops.MIN))
-        if op is Ops.MUL and np.abs(v[1]).max(initial=0) * np.abs(w[1]).max(initial=0) > 1e6:
+        op = self.rng.choice(tuple(BINARY))
+        if op is Ops.MUL and magnitude(v) * magnitude(w) > 1e6:
             return None
-        f = {Ops.ADD: np.add, Ops.SUB: np.subtract, Ops.MUL: np.multiply, Ops.MAX: np.maximum}
-        f[Ops.MIN] = np.minimum
-        return UOp(op, v[0].dtype, (v[0], w[0])), f[op](v[1], w[1])
+        return UOp(op, v[0].dtype, (v[0], w[0])), BINARY[op](v[1], w[1])
 
     def where(self, v: Value) -> Value | None:
         """v where it is below a constant, else another constant."""
@@ -149,16 +161,16 @@ class _Builder:
 
     def constant(self, dtype: DType) -> Value:
         """A scalar."""
-        n = self.rng.randint(-4, 4)
-        return UOp.const(dtype, n), np.array(n).astype(to_numpy(dtype))
+        array = np.array(self.rng.randint(-4, 4)).astype(to_numpy(dtype))
+        return UOp.const(dtype, array.item()), array
 
     def reduce(self, v: Value) -> Value | None:
         """Some axes folded away."""
-        op = self.rng.choice(tuple(_REDUCE))
+        op = self.rng.choice(tuple(REDUCE))
         axes = tuple(i for i in range(v[1].ndim) if self.rng.random() < 0.5)
-        if not axes or np.abs(v[1]).max(initial=0) * v[1].size > 1e6:
+        if not axes or magnitude(v) * v[1].size > 1e6:
             return None
-        out = _REDUCE[op].reduce(v[1], axis=axes, dtype=v[1].dtype)
+        out = REDUCE[op].reduce(v[1], axis=axes, dtype=v[1].dtype)
         return UOp(Ops.REDUCE_AXIS, v[0].dtype, (v[0],), (op, axes)), np.asarray(out)
 
     def contiguous(self, v: Value) -> Value | None:
@@ -167,14 +179,14 @@ class _Builder:
 
     def keep_dims(self, v: Value) -> Value | None:
         """A reduction back to its operand's shape by expansion, combined with it: softmax-like."""
-        if v[1].ndim == 0 or np.abs(v[1]).max(initial=0) * v[1].size > 1e5:
+        if v[1].ndim == 0 or magnitude(v) * v[1].size > 1e5:
             return None
         axis = self.rng.randrange(v[1].ndim)
-        op = self.rng.choice(tuple(_REDUCE))
+        op = self.rng.choice(tuple(REDUCE))
         kept = tuple(1 if i == axis else d for i, d in enumerate(v[1].shape))
         low = UOp(Ops.REDUCE_AXIS, v[0].dtype, (v[0],), (op, (axis,)))
         wide = UOp(Ops.EXPAND, v[0].dtype, (_shaped(low, kept), UOp.shape_const(v[1].shape)))
-        total = _REDUCE[op].reduce(v[1], axis=axis, keepdims=True, dtype=v[1].dtype)
+        total = REDUCE[op].reduce(v[1], axis=axis, keepdims=True, dtype=v[1].dtype)
         return UOp(Ops.SUB, v[0].dtype, (v[0], wide)), v[1] - total
 
     def index(self, n: int, shape: tuple[int, ...]) -> Value:
@@ -203,7 +215,7 @@ class _Builder:
         axis = self.rng.randrange(v[1].ndim)
         n = self.rng.choice(_SIZES)
         shape = tuple(n if i == axis else d for i, d in enumerate(v[1].shape))
-        if prod(shape) > _MAX_ELEMENTS or np.abs(v[1]).max(initial=0) * v[1].size > 1e6:
+        if prod(shape) > _MAX_ELEMENTS or magnitude(v) * v[1].size > 1e6:
             return None
         fits = [w for w in self.values if w[1].shape == shape and w[0].dtype is v[0].dtype]
         start = self.rng.choice(fits) if fits else self.leaf(v[0].dtype, shape)
@@ -224,7 +236,7 @@ class _Builder:
     def scan(self, v: Value) -> Value | None:
         """Running sums or extremes along an axis."""
         axis = self.rng.randrange(v[1].ndim)
-        if np.abs(v[1]).max(initial=0) * v[1].size > 1e6:
+        if magnitude(v) * v[1].size > 1e6:
             return None
         op = self.rng.choice((Ops.ADD, Ops.MAX))
         run = {Ops.ADD: np.add, Ops.MAX: np.maximum}[op]
@@ -232,21 +244,21 @@ class _Builder:
 
 
 _STEPS = (
-    _Builder.reshape,
-    _Builder.permute,
-    _Builder.expand,
-    _Builder.pad,
-    _Builder.shrink,
-    _Builder.flip,
-    _Builder.unary,
-    _Builder.binary,
-    _Builder.binary,
-    _Builder.where,
-    _Builder.reduce,
-    _Builder.keep_dims,
-    _Builder.contiguous,
+    Builder.reshape,
+    Builder.permute,
+    Builder.expand,
+    Builder.pad,
+    Builder.shrink,
+    Builder.flip,
+    Builder.unary,
+    Builder.binary,
+    Builder.binary,
+    Builder.where,
+    Builder.reduce,
+    Builder.keep_dims,
+    Builder.contiguous,
 )
-_BY_ELEMENTS = (_Builder.gather, _Builder.scatter, _Builder.scan)
+_BY_ELEMENTS = (Builder.gather, Builder.scatter, Builder.scan)
 WITH_ELEMENTS = 1 << 20
 """From this seed on, programs also index and have ordered loops."""
 
@@ -267,7 +279,7 @@ def program(seed: int, steps: int = 12) -> Program:
     """The program of a seed: the same one in every process."""
     rng = random.Random(seed)
     kinds = _STEPS if seed < WITH_ELEMENTS else _STEPS + _BY_ELEMENTS
-    b = _Builder(rng)
+    b = Builder(rng)
     dtype = rng.choice((dtypes.int32, dtypes.float32, dtypes.int64, dtypes.float64))
     for _ in range(rng.randint(1, 3)):
         b.values.append(b.leaf(dtype, b.shape()))
@@ -292,7 +304,7 @@ def program(seed: int, steps: int = 12) -> Program:
     )
 
 
-def _writes(rng: random.Random, b: _Builder, roots: dict[UOp, Array]) -> dict[UOp, Array]:
+def _writes(rng: random.Random, b: Builder, roots: dict[UOp, Array]) -> dict[UOp, Array]:
     """Sometimes an input is overwritten by a value of its shape; reads mean the contents before."""
     out: dict[UOp, Array] = {}
     if rng.random() < 0.6:

@@ -12,8 +12,8 @@ from morok.tensor import Tensor
 
 @pytest.mark.parametrize("first", ["written", "kept"])
 def test_index_arrays_write_memory_of_their_own(first: str) -> None:
-    """`--sessions 300080`: the loop that writes began as the very node that `contiguous` makes, and
-    ran in the memory of that."""
+    """Sessions 300080: the loop that writes began as the very node that `contiguous` makes, and ran
+    in the memory of that."""
     x = Tensor(np.arange(6, dtype=np.int32).reshape(2, 3)).realize()
     kept = x.contiguous()
     written = x.clone()
@@ -39,7 +39,7 @@ def test_running_sums_do_not_run_in_zeros_that_somebody_has() -> None:
 
 
 def test_sessions_with_a_gathered_read_whose_lanes_lie_in_two_arrays() -> None:
-    """`--sessions 804200`: the place of one lane was taken to have the bounds of the whole
+    """Sessions 804200: the place of one lane was taken to have the bounds of the whole
     vector's."""
     with config.override(verify=True):
         run(804200)

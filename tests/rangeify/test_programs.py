@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench._views import views
 from bench.fuzz import check_compiled, check_interpreted, execute, schedule_of
 from bench.programs import WITH_ELEMENTS, Program, program
 from morok import config
 from morok.dtype import dtypes
-from morok.ir import Ops, UOp
+from morok.ir import GroupOp, Ops, UOp
 from morok.ir.interpret import interpret_kernel
 
 # Seeds that went wrong once. 71: a shrunk view at a kernel's own index is not the kernel's value.
@@ -22,24 +23,50 @@ FAILED_ONCE = (40, 71, 143, 235, 242, 269, 292, 447, 1225)
 @pytest.mark.parametrize("block", range(10))
 def test_random_programs(block: int) -> None:
     for seed in range(10_000 + 30 * block, 10_000 + 30 * (block + 1)):
-        assert check_interpreted(seed) is None, f"seed {seed}"
+        assert check_interpreted(program(seed)) is None, f"seed {seed}"
 
 
 @pytest.mark.parametrize("block", range(10))
 def test_random_programs_that_index(block: int) -> None:
     for seed in range(WITH_ELEMENTS + 20 * block, WITH_ELEMENTS + 20 * (block + 1)):
-        assert check_interpreted(seed) is None, f"seed {seed}"
+        assert check_interpreted(program(seed)) is None, f"seed {seed}"
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_random_views(block: int) -> None:
+    for seed in range(1_000_000 + 30 * block, 1_000_000 + 30 * (block + 1)):
+        assert check_interpreted(views(seed)) is None, f"seed {seed}"
+
+
+def test_random_views_have_every_movement_op_in_long_chains() -> None:
+    """As deep as is promised: eight in a row, over ones and primes, on reductions too."""
+    longest, below, sizes, ops = 0, set(), set(), set()
+    for seed in range(200):
+        order = UOp(Ops.SINK, dtypes.void, views(seed).roots).toposort()
+        depth: dict[UOp, int] = {}
+        for u in order:
+            sizes |= set(u.shape or ())
+            depth[u] = 0
+            if u.op in GroupOp.Movement:
+                ops.add(u.op)
+                depth[u] = depth[u.src[0]] + 1
+                below.add(u.src[0].op)
+        longest = max(longest, *depth.values())
+    assert longest >= 8
+    assert ops == set(GroupOp.Movement)
+    assert below > {Ops.REDUCE_AXIS, Ops.PARAM, Ops.ADD, Ops.MAX, Ops.WHERE, Ops.LT}
+    assert sizes > {1, 2, 3, 5, 7, 11, 13, 17}
 
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)
 def test_seeds_that_failed_once(seed: int) -> None:
-    assert check_interpreted(seed) is None
+    assert check_interpreted(program(seed)) is None
 
 
 def test_a_gate_that_differs_by_lane_beside_a_loaded_index() -> None:
     """The gate of the last lanes holds always: their places must be known exactly without it."""
     with config.override(verify=True):
-        assert check_compiled([1750992]) == {}
+        assert check_compiled({0: program(1750992)}) == {}
 
 
 def _param(slot: int, *shape: int) -> UOp:
