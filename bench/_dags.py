@@ -535,8 +535,8 @@ def _without(program: Program, left_out: int) -> Program:
     numbers: dict[int, int] = {}
     for number, step in enumerate(program):
         args = tuple(numbers[a] for a in step.args if a in numbers)
-        needed = step.name != "realize" and len(args) < len(step.args)
-        if number != left_out and not needed:
+        needs = 1 if step.name == "realize" else len(step.args)
+        if number != left_out and len(args) >= needs:
             numbers[number] = len(steps)
             steps.append(Step(step.name, args, step.how))
     return tuple(steps)
