@@ -38,15 +38,16 @@ class _Plan:
         """Kernel after kernel, on the caller's memory and some for the slots after it."""
         memory = [*given, *map(Buffer, self._sizes)]
         for row in self._rows:
+            sink: Any = row.function
             arrays = [
                 memory[slot].view(to_numpy(p.dtype.base), (p.arg[1],))
-                for slot, p in zip(row.places, _params(row.function), strict=True)
+                for slot, p in zip(row.places, _params(sink), strict=True)
             ]
-            for array, after in zip(arrays, self._run(row.function, arrays), strict=True):
+            for array, after in zip(arrays, self._run(sink, arrays), strict=True):
                 array[...] = after
 
 
-def _params(sink: Any) -> list[UOp]:
+def _params(sink: UOp) -> list[UOp]:
     found = [u for u in sink.toposort() if u.op is Ops.PARAM]
     return sorted(found, key=lambda u: u.arg[0])
 

@@ -113,7 +113,7 @@ def _flip(rng: random.Random, shape: Shape) -> Step | None:
     flags = tuple(rng.random() < 0.5 for _ in shape)
     if not any(flags):
         return None
-    axes = [i for i, flag in enumerate(flags) if flag]
+    axes = tuple(i for i, flag in enumerate(flags) if flag)
     return shape, lambda v: (UOp(Ops.FLIP, v[0].dtype, (v[0],), flags), np.flip(v[1], axes))
 
 

@@ -27,6 +27,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from bench import _dags
+from bench._dag_maker import dag
 from bench._interpreted import kernels_run_by, nothing
 from bench._views import views
 from bench.programs import WITH_ELEMENTS, Program, program
@@ -42,6 +43,7 @@ RunKernel = Callable[[UOp, list[Array]], list[Array]]
 P = TypeVar("P")
 Wrong = dict[int, str]
 """What is wrong with the programs of some seeds, by seed."""
+_REPORT = 300  # seconds
 Check = Callable[[Mapping[int, P]], Wrong]
 
 
@@ -179,7 +181,7 @@ class Kind(Generic[P]):
 KINDS: dict[str, Kind[Any]] = {
     "views": Kind(views, _check_nodes),
     "programs": Kind(program, _check_nodes),
-    "dags": Kind(_dags.dag, check_dags, _print_shortest),
+    "dags": Kind(dag, check_dags, _print_shortest),
     "sessions": Kind(int, _check_sessions, at_once=1),
 }
 
@@ -219,6 +221,13 @@ def main(argv: Sequence[str]) -> int:
         kinds.remove("sessions")
     end = time.monotonic() + options.seconds
     spent, done, failed = (dict.fromkeys(kinds, 0) for _ in range(3))
+
+    def report(note: str = "") -> None:
+        for name in kinds:
+            seeds = f"from seed {options.seed}"
+            print(f"fuzz: {done[name]} {name} {seeds}, {failed[name]} failed{note}", flush=True)
+
+    said = time.monotonic()
     while time.monotonic() < end and (options.keep_going or not any(failed.values())):
         open_kinds = [k for k in kinds if options.cases is None or done[k] < options.cases]
         if not open_kinds:
@@ -231,9 +240,10 @@ def main(argv: Sequence[str]) -> int:
         failed[name] += _batch(name, _seeds(name, options.seed + done[name], count))
         done[name] += count
         spent[name] += time.monotonic_ns() - began
-    for name in kinds:
-        seeds = f"from seed {options.seed}"
-        print(f"fuzz: {done[name]} {name} {seeds}, {failed[name]} failed")
+        if time.monotonic() - said > _REPORT:
+            report(" so far")
+            said = time.monotonic()
+    report()
     return 1 if any(failed.values()) else 0
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bench import _dags, fuzz
+from bench._dag_maker import dag
 from bench._dags import Step
 from bench._interpreted import kernels_run_by, nothing
 from morok import engine
@@ -76,11 +77,11 @@ def test_wrong_writes_are_found_and_made_short(
     said = capsys.readouterr().err
     line, _, program = said.partition("\n")
     assert line.startswith(f"python -m bench fuzz --kind dags --seed {seed} --cases 1: interpreted")
-    assert 2 <= len(program.splitlines()) < len(_dags.dag(seed)), program
+    assert 2 <= len(program.splitlines()) < len(dag(seed)), program
 
 
 def _interpreted_wrongly(seed: int) -> bool:
-    program = _dags.dag(seed)
+    program = dag(seed)
     with kernels_run_by():
         return (
             _dags.difference(_dags.by_tensors(program, False), _dags.by_numpy(program)) is not None
@@ -88,7 +89,7 @@ def _interpreted_wrongly(seed: int) -> bool:
 
 
 def test_shortening_keeps_what_is_needed() -> None:
-    program = _dags.dag(5)
+    program = dag(5)
     wanted = next(s.name for s in program if s.name in _dags._COMPUTES)
     short = _dags.shortest(program, lambda p: any(s.name == wanted for s in p))
     assert short[-1].name == wanted
@@ -98,7 +99,7 @@ def test_shortening_keeps_what_is_needed() -> None:
 def test_a_program_of_every_kind_of_step_is_the_same_on_arrays_and_tensors() -> None:
     names: set[str] = set()
     for seed in range(150):
-        names |= {step.name for step in _dags.dag(seed)}
+        names |= {step.name for step in dag(seed)}
     assert names == {*_dags._TABLE, "realize", "forget"}
 
 
