@@ -99,12 +99,19 @@ def _is_zero(u: UOp) -> bool:
     return u.op is Ops.CONST and u.arg == 0
 
 
+def _behind(u: UOp) -> UOp:
+    """The value of what reads a scratch row: INDEX(BUFFERIZE(a, k), i) -> a at k = i"""
+    while u.op is Ops.INDEX and u.src[0].op is Ops.BUFFERIZE and u.gate is None:
+        row = u.src[0]
+        u = substitute(
+            row.src[0], dict(zip(row.ended_ranges, u.indices, strict=True)), open_only=True
+        )
+    return u
+
+
 def _conjuncts(condition: UOp) -> list[UOp]:
-    """The parts of which all must hold; a mask that was given a scratch row is seen through."""
-    if condition.op is Ops.INDEX and condition.src[0].op is Ops.BUFFERIZE:
-        row = condition.src[0]
-        at = dict(zip(row.ended_ranges, condition.indices, strict=True))
-        return _conjuncts(substitute(row.src[0], at, open_only=True))
+    """The parts of which all must hold."""
+    condition = _behind(condition).simplify()
     if condition.op is Ops.AND:
         return [part for source in condition.src for part in _conjuncts(source)]
     return [condition]
@@ -194,6 +201,7 @@ def _side(u: UOp, k: UOp) -> UOp | None:
 
 def _whole(u: UOp) -> UOp | None:
     """An int expression as the `index` of the same value, where no step of it can wrap."""
+    u = _behind(u)
     if u.dtype is dtypes.index:
         return u
     if u.dtype.count != 1 or u.dtype.kind not in "iu":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from morok.dtype import DType, acc_dtype, sum_dtype
-from morok.ir import Ops, UOp
+from morok.ir import GroupOp, Ops, UOp
 from morok.tensor import nodes
 from morok.tensor.indexing import Indexing
 from morok.tensor.loops import scanned
@@ -13,10 +13,11 @@ from morok.tensor.provenance import stamp
 
 _LONG = 1 << 12  # steps of a float running sum beyond which it is cut into blocks
 _BLOCK = 1 << 10  # steps of a block
+_LOOKS = 16  # nodes that are asked whether they are the same along an axis
 
 
 def running_sum(u: UOp, axis: int) -> UOp:
-    """Sums of the elements 0 … i along `axis`.
+    """Sums of the elements 0 … i along `axis`: multiples, where all elements along it are the same.
 
     Long float sums are cut into blocks, whose totals are summed in the same way: the rounding error
     of an element grows with the length of a block, not of the axis (Higham, The accuracy of
@@ -24,6 +25,11 @@ def running_sum(u: UOp, axis: int) -> UOp:
     """
     shape = nodes.shape_of(u)
     length = shape[axis]
+    if _all_the_same(u, axis):
+        counts = nodes.add(nodes.iota(length, u.dtype), nodes.const(u.dtype, 1))
+        row = tuple(length if i == axis else 1 for i in range(len(shape)))
+        counts = nodes.expand(nodes.reshape(counts, row), shape)
+        return nodes.alu(Ops.MUL, u, counts)
     if u.dtype.kind != "f" or length <= _LONG:
         return scanned(u, axis, Ops.ADD)
     front, back = shape[:axis], shape[axis + 1 :]
@@ -36,6 +42,29 @@ def running_sum(u: UOp, axis: int) -> UOp:
     before = nodes.reshape(before, (*front, blocks, 1, *back))
     u = nodes.alu(Ops.ADD, u, nodes.expand(before, nodes.shape_of(u)))
     return _part(nodes.reshape(u, (*front, blocks * _BLOCK, *back)), axis, 0, length)
+
+
+def _all_the_same(u: UOp, axis: int) -> bool:
+    """Whether elements that differ only in their place along `axis` can be seen to be equal."""
+    todo: list[tuple[UOp, int | None]] = [(u, axis)]  # None: along all axes
+    for _ in range(_LOOKS):
+        if not todo:
+            return True
+        u, along = todo.pop()
+        if nodes.size_of(u) == 1:
+            continue
+        if u.op in GroupOp.Elementwise:
+            todo += [(source, along) for source in u.src]
+        elif u.op in (Ops.EXPAND, Ops.FLIP, Ops.SHRINK):
+            if along is None or nodes.shape_of(u.src[0])[along] != 1:
+                todo.append((u.src[0], along))
+        elif u.op is Ops.PERMUTE:
+            todo.append((u.src[0], None if along is None else u.arg[along]))
+        elif u.op is Ops.RESHAPE:
+            todo.append((u.src[0], None))
+        else:
+            return False
+    return False
 
 
 def _padded(u: UOp, axis: int, lead: int, tail: int) -> UOp:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -9,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from morok import Tensor, dtypes, engine
+from morok import Tensor, dtypes, engine, nn
 from morok.engine import normalise, sink_of
 from morok.ir import Ops, UOp
 from morok.rangeify import run_kernel_split_pipeline
@@ -40,6 +43,128 @@ def test_counting_is_a_clamp(n: int) -> None:
     for got, want in cases:
         assert _loops(got) == 0
         assert got.item() == want
+
+
+def _sources(run: Callable[[], object]) -> list[str]:
+    """The C of all kernels that run."""
+    found: list[str] = []
+    with engine.watch_kernels(lambda planned, _: found.extend(k.source for k in planned.kernels)):
+        run()
+    return found
+
+
+def _ends(source: str) -> list[int]:
+    """Of the loops of a kernel's C."""
+    return [int(end) for end in re.findall(r"for \(.*?< (\d+);", source)]
+
+
+def test_the_clamp_in_c() -> None:
+    """sum(1 for k in 0..64 if k >= n) is clamp(64 - n, 0, 64): arithmetic on one number."""
+    n = Tensor(7).realize()
+    count = (Tensor.arange(64) >= n).where(1, 0).sum()
+    (kernel,) = _kernels(count)
+    assert not kernel.has(Ops.RANGE)
+    value = kernel.src[0].src[1]
+    (loaded,) = (u for u in kernel.toposort() if u.op is Ops.CAST and u.dtype is dtypes.index)
+    for number in (-(1 << 31), -70, -1, 0, 1, 7, 63, 64, 65, (1 << 31) - 1):
+        at = value.substitute({loaded: UOp.const(dtypes.index, number)}).simplify()
+        assert (at.op, at.arg) == (Ops.CONST, min(max(64 - number, 0), 64))
+    (source,) = _sources(count.realize)
+    assert "for (" not in source
+    assert count.item() == 57
+
+
+X = np.arange(63, dtype=np.float32).reshape(7, 9)
+INTO = np.array([[3], [0], [8], [8], [5], [1], [2]])
+WITHOUT_REDUCTIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[], Any]]] = {
+    "arange": (lambda x: Tensor.arange(50, dtype=dtypes.int64), lambda: np.arange(50)),
+    "arange 3, 50, 7": (lambda x: Tensor.arange(3, 50, 7) * 2, lambda: np.arange(3, 50, 7) * 2),
+    "eye": (lambda x: Tensor.eye(7, 9), lambda: np.eye(7, 9)),
+    "rows of eye": (lambda x: Tensor.eye(7, 9).sum(1), lambda: np.eye(7, 9).sum(1)),
+    "columns of eye": (lambda x: Tensor.eye(7, 9).sum(0), lambda: np.eye(7, 9).sum(0)),
+    "all of eye": (lambda x: Tensor.eye(7, 9).sum(), lambda: 7.0),
+    "tril": (lambda x: x.tril(1), lambda: np.tril(X, 1)),
+    "triu": (lambda x: x.triu(-1), lambda: np.triu(X, -1)),
+    "rows of tril": (lambda x: Tensor.ones(7, 9).tril().sum(1), lambda: np.tril(X * 0 + 1).sum(1)),
+    "columns of triu": (
+        lambda x: Tensor.ones(7, 9).triu(1).sum(0),
+        lambda: np.triu(X * 0 + 1, 1).sum(0),
+    ),
+    "one hot": (lambda x: Tensor(INTO).one_hot(9), lambda: np.eye(9)[INTO]),
+    "counts of one hot": (lambda x: Tensor(INTO).one_hot(9).sum(2), lambda: INTO * 0 + 1),
+    "gather": (lambda x: x.gather(1, Tensor(INTO)), lambda: np.take_along_axis(X, INTO, 1)),
+    "gather by one hot": (
+        lambda x: Tensor(INTO[:, 0]).one_hot(9).cast(dtypes.bool).where(x, 0.0).sum(1),
+        lambda: X[range(7), INTO[:, 0]],
+    ),
+    "rows": (lambda x: x[Tensor(INTO % 7)], lambda: X[INTO % 7]),
+    "diagonal": (
+        lambda x: Tensor.eye(7, 9).cast(dtypes.bool).where(x, 0.0).sum(1),
+        lambda: X.diagonal(),
+    ),
+    "running counts": (lambda x: Tensor.ones(50).cumsum(0), lambda: np.arange(1, 51)),
+    "a running mask": (
+        lambda x: (Tensor.arange(9).unsqueeze(1) >= Tensor.arange(9)).where(1, 0).sum(1),
+        lambda: np.arange(1, 10),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_REDUCTIONS)
+def test_no_loop_but_those_over_the_result(name: str) -> None:
+    """Neither on the graph nor in C; and nothing is written but the result."""
+    make, want = WITHOUT_REDUCTIONS[name]
+    t = make(Tensor(X).realize())
+    (kernel,) = _kernels(t)
+    assert not kernel.has(Ops.REDUCE)
+    loops = [u.src[0].arg for u in kernel.toposort() if u.op is Ops.RANGE]
+    assert prod(loops) == t.numel()
+    assert kernel.arg.estimates.bytes_written == t.nbytes
+    (source,) = _sources(t.realize)
+    assert prod(_ends(source)) <= t.numel()
+    np.testing.assert_array_equal(t.numpy(), want())
+
+
+def test_counters_load_nothing() -> None:
+    for t in (
+        Tensor.arange(100),
+        Tensor.eye(9),
+        Tensor.ones(50, 3).tril(),
+        Tensor.ones(9).cumsum(0),
+    ):
+        (kernel,) = _kernels(t)
+        assert [u.arg[0] for u in kernel.toposort() if u.op is Ops.PARAM] == [0]
+        assert kernel.arg.estimates.bytes_read == 0
+        assert kernel.arg.estimates.bytes_written == t.nbytes
+
+
+@pytest.mark.parametrize("way", ["rows", "one hot"])
+def test_an_embedding_reads_each_row_once(way: str) -> None:
+    """Never the whole table: by the reads of the kernel's graph, its bytes, and the loops in C."""
+    rows, width, words = 50_021, 24, 10
+    table = np.zeros((rows, width), np.float32)
+    index = np.random.default_rng(0).permutation(rows)[:words].astype(np.int32)
+    table[index] = np.arange(words * width).reshape(words, width)
+    net, numbers = nn.Embedding(rows, width), Tensor(index).realize()
+    net.weight = Tensor(table).realize()
+    if way == "rows":
+        t = net(numbers)
+    else:
+        mask = numbers.one_hot(rows).cast(dtypes.bool).unsqueeze(2)
+        t = mask.where(net.weight, 0.0).sum(1)
+    (kernel,) = _kernels(t)
+    assert not kernel.has(Ops.REDUCE)
+    (read,) = (
+        u
+        for u in kernel.toposort()
+        if u.op is Ops.INDEX and u.src[0].op is Ops.PARAM and u.src[0].arg[1] == rows * width
+    )
+    assert prod(loop.src[0].arg for loop in read.open_ranges) == words * width
+    assert kernel.arg.estimates.bytes_read == words * 4 + words * width * 4
+    assert kernel.arg.estimates.bytes_written == words * width * 4
+    (source,) = _sources(t.realize)
+    assert max(_ends(source), default=1) <= words * width
+    np.testing.assert_array_equal(t.numpy(), table[index])
 
 
 def test_nothing_times_infinity_is_nothing() -> None:

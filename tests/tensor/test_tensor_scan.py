@@ -60,6 +60,47 @@ def test_work_is_linear() -> None:
     assert steps(1 << 16) == 2 * (1 << 16)  # fill, and run
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.float32, np.float64, np.bool_])
+def test_multiples_take_no_running(dtype: type) -> None:
+    """What is the same along the axis is multiplied: nothing is filled first, nothing carried on.
+    Sums of halves are exact."""
+    a = (np.arange(4).reshape(4, 1) / 2).astype(dtype)
+    t = Tensor(a).realize()
+    ones = np.ones((4, 100), dtype)
+    wide = np.broadcast_to(a, (4, 100))
+    for got, want in (
+        (Tensor(ones[0, 0]).expand(4, 100).cumsum(1), ones.cumsum(1)),
+        (Tensor.full((4, 100), 1, dtype=t.dtype).cumsum(), ones.cumsum()),
+        (t.expand(4, 100).cumsum(1), wide.cumsum(1)),
+        (t.expand(4, 100).flip(1).cast(dtypes.float64).cumsum(-1), wide.cumsum(1)),
+        ((t.expand(4, 100) * t).cumsum(1), (wide * a).cumsum(1)),
+    ):
+        normal = normalise(sink_of([got.uop])).graph
+        steps = sum(_iterations(c.src[0]) for c in run_kernel_split_pipeline(normal).calls)
+        assert steps == 400
+        np.testing.assert_array_equal(got.numpy(), want)
+
+
+def test_what_differs_along_the_axis_is_run_through() -> None:
+    a = np.arange(12, dtype=np.int32).reshape(3, 4)
+    column, row = Tensor(a[:, :1]), Tensor(a[:1])
+    for got, want in (
+        (column.expand(3, 4).cumsum(0), np.broadcast_to(a[:, :1], (3, 4)).cumsum(0)),
+        ((column + row).cumsum(1), (a[:, :1] + a[:1]).cumsum(1)),
+        (column.expand(3, 4).cumsum(), np.broadcast_to(a[:, :1], (3, 4)).cumsum()),
+        (column.expand(3, 4).T.cumsum(0), np.broadcast_to(a[:, :1], (3, 4)).T.cumsum(0)),
+        (Tensor.ones(5).pad((1, 2)).cumsum(0), np.pad(np.ones(5), (1, 2)).cumsum(0)),
+    ):
+        np.testing.assert_array_equal(got.numpy(), want)
+
+
+def test_the_gradient_of_multiples() -> None:
+    x = Tensor([2.0, 3.0], requires_grad=True)
+    (x.reshape(2, 1).expand(2, 3).cumsum(1) * Tensor([1.0, 10.0, 100.0])).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [1 + 20 + 300] * 2
+
+
 def _iterations(sink: UOp) -> int:
     total = 0
     for store in sink.src:
