@@ -67,11 +67,14 @@ cdef enum ShapeKind:
     S_BUFFERIZE
     S_INDEX
     S_TUPLE_ITEM
+    S_MULTI
+    S_SHARD
 
 _DTYPE_KINDS = ("given", "src0", "src1", "bool", "index", "void", "element", "scalar", "vector")
 _SHAPE_KINDS = (
     "none", "scalar", "elementwise", "src0", "buffer", "buffer_view", "reshape", "expand",
     "permute", "pad", "shrink", "flip", "reduce_axis", "bufferize", "index", "tuple_item",
+    "multi", "shard",
 )
 _BOUNDS_KINDS = (
     "none", "dtype", "const", "range", "define_var", "special", "bind", "add", "sub", "mul", "neg",
@@ -80,15 +83,17 @@ _BOUNDS_KINDS = (
 )
 
 
-cdef uint16_t OP_ALLREDUCE = 0, OP_CALL = 0, OP_COPY = 0, OP_FUNCTION = 0, OP_TUPLE = 0
+cdef uint16_t OP_ALLREDUCE = 0, OP_CALL = 0, OP_COPY = 0, OP_FUNCTION = 0, OP_MSTACK = 0
+cdef uint16_t OP_MULTI = 0, OP_TUPLE = 0
 _NEEDED_OPS = (
-    "ADD", "AFTER", "ALLREDUCE", "CALL", "CONST", "COPY", "DEVICE", "FUNCTION", "MUL", "NEG",
-    "RANGE", "SHL", "SUB", "TUPLE", "VCONST", "VECTORIZE", "WHERE",
+    "ADD", "AFTER", "ALLREDUCE", "CALL", "CONST", "COPY", "DEVICE", "FUNCTION", "MSTACK", "MUL",
+    "MULTI", "NEG", "RANGE", "SHL", "SUB", "TUPLE", "VCONST", "VECTORIZE", "WHERE",
 )
-cdef uint16_t *_NUMBERS[17]  # where their numbers stand
+cdef uint16_t *_NUMBERS[19]  # where their numbers stand
 _NUMBERS[:] = [
     &OP_ADD, &OP_AFTER, &OP_ALLREDUCE, &OP_CALL, &OP_CONST, &OP_COPY, &OP_DEVICE, &OP_FUNCTION,
-    &OP_MUL, &OP_NEG, &OP_RANGE, &OP_SHL, &OP_SUB, &OP_TUPLE, &OP_VCONST, &OP_VECTORIZE, &OP_WHERE,
+    &OP_MSTACK, &OP_MUL, &OP_MULTI, &OP_NEG, &OP_RANGE, &OP_SHL, &OP_SUB, &OP_TUPLE, &OP_VCONST,
+    &OP_VECTORIZE, &OP_WHERE,
 ]
 
 DTYPES = <DTypeInfo *>calloc(MAX_DTYPES, sizeof(DTypeInfo))
@@ -204,9 +209,9 @@ cdef uint16_t infer_dtype(uint16_t op, CNode **src, uint64_t nsrc) except? 0xFFF
 
 # ---- shape --------------------------------------------------------------------------------------
 
-cdef object _misfit(CNode *n, str expected, str got):
+cdef object _misfit(CNode *n, str field, str expected, str got):
     """The error for sizes that do not fit."""
-    return ShapeError(f"{(<object>OPS[n.op].member).name}: expected {expected}, got {got}")
+    return ShapeError(f"{(<object>OPS[n.op].member).name}.{field}: expected {expected}, got {got}")
 
 
 cdef object _arg(CNode *n):
@@ -226,7 +231,7 @@ cdef bint _all_ints(object values) except -1:
     return True
 
 
-cdef tuple _sizes(CNode *n, uint32_t i, str what):
+cdef tuple _sizes(CNode *n, uint32_t i, str field):
     """A shape operand: `CONST` with a tuple of ints, none negative."""
     cdef object dims = None
     if i < n.nsrc and n.src[i].op == OP_CONST:
@@ -237,7 +242,7 @@ cdef tuple _sizes(CNode *n, uint32_t i, str what):
             got = "nothing"
         elif dims is None:
             got = (<object>OPS[n.src[i].op].member).name
-        raise _misfit(n, f"{what} as a constant of non-negative ints in source {i}", got)
+        raise _misfit(n, field, "non-negative ints, a constant", got)
     return <tuple>dims
 
 
@@ -263,15 +268,16 @@ cdef PyObject *_elementwise(CNode *n) except? NULL:
             found = s
         elif <tuple>found != <tuple>s:
             got = f"{<tuple>found} and {<tuple>s}"
-            raise _misfit(n, "sources of one shape (or of rank 0)", got)
+            raise _misfit(n, "src", "sources of one shape (or of rank 0)", got)
     return found
 
 
 cdef tuple _reshape(CNode *n, tuple shape):
-    cdef tuple dims = _sizes(n, 1, "a shape")
+    cdef tuple dims = _sizes(n, 1, "new_shape")
     if _product(dims) != _product(shape):
         raise _misfit(
             n,
+            "new_shape",
             f"a shape of {_product(shape)} elements, as {shape} has",
             f"{dims} of {_product(dims)} elements",
         )
@@ -279,14 +285,14 @@ cdef tuple _reshape(CNode *n, tuple shape):
 
 
 cdef tuple _expand(CNode *n, tuple shape):
-    cdef tuple dims = _sizes(n, 1, "a shape")
+    cdef tuple dims = _sizes(n, 1, "new_shape")
     cdef Py_ssize_t i, rank = len(shape)
     if len(dims) != rank:
-        raise _misfit(n, f"a shape of rank {rank}, as {shape} has", f"{dims}")
+        raise _misfit(n, "new_shape", f"a shape of rank {rank}, as {shape} has", f"{dims}")
     for i in range(rank):
         if shape[i] != dims[i] and shape[i] != 1:
             expected = f"size {shape[i]} on axis {i}, as {shape} has (only size 1 expands)"
-            raise _misfit(n, expected, f"{dims}")
+            raise _misfit(n, "new_shape", expected, f"{dims}")
     return dims
 
 
@@ -295,7 +301,7 @@ cdef tuple _permute(CNode *n, tuple shape):
     if not _all_ints(axes):
         return None
     if sorted(axes) != list(range(len(shape))):
-        raise _misfit(n, f"a permutation of the {len(shape)} axes of {shape}", f"{axes}")
+        raise _misfit(n, "axes", f"a permutation of the {len(shape)} axes of {shape}", f"{axes}")
     return tuple([shape[i] for i in <tuple>axes])
 
 
@@ -304,15 +310,16 @@ cdef tuple _flip(CNode *n, tuple shape):
     if type(flags) is not tuple:
         return None
     if len(<tuple>flags) != len(shape):
-        raise _misfit(n, f"one flag for each axis of {shape}", f"{flags}")
+        raise _misfit(n, "axes", f"one flag for each axis of {shape}", f"{flags}")
     return shape
 
 
 cdef tuple _pad(CNode *n, tuple shape):
-    cdef tuple begins = _sizes(n, 1, "padding")
-    cdef tuple ends = _sizes(n, 2, "padding")
+    cdef tuple begins = _sizes(n, 1, "begin_pads")
+    cdef tuple ends = _sizes(n, 2, "end_pads")
     if len(begins) != len(shape) or len(ends) != len(shape):
-        raise _misfit(n, f"two pads for each axis of {shape}", f"{begins} and {ends}")
+        expected = f"two pads for each axis of {shape}"
+        raise _misfit(n, "begin_pads, end_pads", expected, f"{begins} and {ends}")
     return tuple([b + s + e for b, s, e in zip(begins, shape, ends)])
 
 
@@ -321,11 +328,12 @@ cdef tuple _shrink(CNode *n, tuple shape):
     cdef tuple ends = _sizes(n, 2, "ends")
     cdef Py_ssize_t i, rank = len(shape)
     if len(begins) != rank or len(ends) != rank:
-        raise _misfit(n, f"a begin and an end for each axis of {shape}", f"{begins} and {ends}")
+        expected = f"a begin and an end for each axis of {shape}"
+        raise _misfit(n, "begins, ends", expected, f"{begins} and {ends}")
     for i in range(rank):
         if not begins[i] <= ends[i] <= shape[i]:
             expected = f"0 <= begin <= end <= {shape[i]} on axis {i} of {shape}"
-            raise _misfit(n, expected, f"{begins} to {ends}")
+            raise _misfit(n, "begins, ends", expected, f"{begins} to {ends}")
     return tuple([e - b for b, e in zip(begins, ends)])
 
 
@@ -336,7 +344,7 @@ cdef tuple _reduce_axis(CNode *n, tuple shape):
     axes = <tuple>(<tuple>arg)[1]
     for a in axes:
         if not 0 <= a < len(shape):
-            raise _misfit(n, f"axes of {shape}", f"{axes}")
+            raise _misfit(n, "axes", f"axes of {shape}", f"{axes}")
     return tuple([d for j, d in enumerate(shape) if j not in axes])
 
 
@@ -349,7 +357,7 @@ cdef tuple _index(CNode *n, tuple shape):
         return None
     if indices > <int64_t>len(shape):
         expected = f"at most {len(shape)} indices for a buffer of shape {shape}"
-        raise _misfit(n, expected, f"{indices} indices")
+        raise _misfit(n, "indices", expected, f"{indices} indices")
     return shape[indices:]
 
 
@@ -392,6 +400,16 @@ cdef PyObject *_tuple_item(CNode *n) noexcept:
     return body.src[n.iarg].shape
 
 
+cdef tuple _multi(CNode *n, tuple shape):
+    """The shards of an MSTACK one after the other along the axis; a replicated value is one."""
+    cdef int64_t axis = n.iarg if n.akind == ARG_INT else -1
+    if axis < 0 or n.src[0].op != OP_MSTACK:
+        return shape
+    if axis >= <int64_t>len(shape):
+        raise _misfit(n, "axis", f"an axis of {shape}", f"{axis}")
+    return (*shape[:axis], shape[axis] * n.src[0].nsrc, *shape[axis + 1:])
+
+
 cdef tuple _computed_shape(CNode *n, uint8_t k):
     """The shape by the kinds that make a new tuple."""
     cdef tuple shape
@@ -420,6 +438,8 @@ cdef tuple _computed_shape(CNode *n, uint8_t k):
         return _flip(n, shape)
     if k == S_REDUCE_AXIS:
         return _reduce_axis(n, shape)
+    if k == S_MULTI:
+        return _multi(n, shape)
     return _index(n, shape)
 
 
@@ -440,6 +460,11 @@ cdef int _infer_shape(CNode *n) except -1:
             shape = n.src[0].shape
     elif k == S_TUPLE_ITEM:
         shape = _tuple_item(n)
+    elif k == S_SHARD:  # of what is put together, or of the stack itself
+        if n.nsrc:
+            shape = n.src[0].shape
+            if n.src[0].op == OP_MULTI and n.src[0].nsrc:
+                shape = n.src[0].src[0].shape
     else:
         computed = _computed_shape(n, k)
         if computed is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 
 from morok._core import affine_form, rebuild, toposort
+from morok.codegen.expansion import ungroup_addresses
 from morok.codegen.lanes import element, reduce_alu, splat
 from morok.dtype import AddrSpace, DType, dtypes
 from morok.ir import Capability, GroupOp, Ops, UOp
@@ -132,7 +133,8 @@ def add_loads(sink: UOp) -> UOp:
     Before: an INDEX used as a value reads memory, 0 where its gate is false. After: it is
     LOAD(buffer, INDEX), with a gate LOAD(buffer, INDEX, 0); INDEX only says an address.
     """
-    return rebuild(sink, {Ops.INDEX: _load, Ops.STORE: _store, Ops.LOAD: _loaded})
+    visit = {Ops.INDEX: _load, Ops.STORE: _store, Ops.LOAD: _loaded, Ops.PTRCAT: _addresses}
+    return rebuild(sink, visit)
 
 
 def _load(node: UOp, parts: tuple[UOp, ...]) -> UOp:
@@ -147,6 +149,11 @@ def _store(node: UOp, src: tuple[UOp, ...]) -> UOp:
     """Its INDEX is no value and stays one."""
     target = src[0].src[1] if node.src[0].op is Ops.INDEX else src[0]
     return UOp(node.op, node.dtype, (target, *src[1:]), node.arg)
+
+
+def _addresses(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    """Its INDEXes are no values either."""
+    return UOp(node.op, node.dtype, tuple([source.src[1] for source in src]), node.arg)
 
 
 def _loaded(node: UOp, src: tuple[UOp, ...]) -> UOp:
@@ -165,7 +172,7 @@ def devectorize(sink: UOp, capability: Capability) -> UOp:
     by CAT); LOADs and STOREs have the widths of the target; so has arithmetic, which is scalar
     where the target has no vector arithmetic.
     """
-    return _cut(_group_loads(sink, capability), capability)
+    return _cut(_group_loads(ungroup_addresses(sink), capability), capability)
 
 
 def _group_loads(sink: UOp, capability: Capability) -> UOp:
@@ -231,7 +238,7 @@ def _run(loads: tuple[UOp, ...], offsets: list[int]) -> UOp | None:
     return load if steps == {1} else element(load, *reversed(range(width)))
 
 
-_ARITHMETIC = GroupOp.ALU | GroupOp.Cast
+_ARITHMETIC = GroupOp.ALU | GroupOp.Cast | {Ops.PRECAST}
 
 
 class _Pieces:

@@ -17,7 +17,9 @@ from collections.abc import Iterator, Sequence
 from functools import reduce as fold
 
 from morok._core import affine_split, rebuild, region, toposort
+from morok.codegen.expansion import lower_barriers, lower_tiles, lower_unrolls
 from morok.codegen.lanes import across_lanes, element, reduce_alu, splat, vectorize
+from morok.codegen.small_floats import SMALL_FLOATS
 from morok.dtype import AddrSpace, dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import AxisType, Capability, GroupOp, Invalid, Ops, Pat, RuleSet, UOp, graph_rewrite
@@ -112,9 +114,17 @@ def post_opt_symbolic(sink: UOp) -> UOp:
 
     Before: a kernel as rangeify and the optimizer leave it. After: the same kernel without ranges
     of one iteration, with sums accumulated in a wide dtype, simplified by `sym`, in which
-    `WHERE(valid, read, 0)` is a gated read and no index is Invalid.
+    `WHERE(valid, read, 0)` is a gated read and no index is Invalid. PRECASTs are left only on small
+    floats, which compute in float32: there the value is rounded, with `promote_small_floats`. A
+    BIND is its variable, whose value comes with the launch.
     """
-    return graph_rewrite(prepare(sink), _SIMPLER, name="post-opt symbolic")
+    visit = {Ops.PRECAST: _without_precast, Ops.BIND: lambda _, src: src[0]}
+    sink = rebuild(prepare(sink), visit)
+    return graph_rewrite(sink, _SIMPLER, name="post-opt symbolic")
+
+
+def _without_precast(node: UOp, src: tuple[UOp, ...]) -> UOp:
+    return UOp(node.op, node.dtype, src) if node.dtype.scalar in SMALL_FLOATS else src[0]
 
 
 # ---- stage 9 -------------------------------------------------------------------------------------
@@ -126,12 +136,14 @@ def expander(sink: UOp, capability: Capability) -> UOp:
     """Stage 9. Goal: vectors and replicated statements in place of UPCAST and UNROLL ranges.
 
     Before: simplified kernel; UPCAST and UNROLL ranges are bound by STORE, REDUCE or BUFFERIZE.
-    After: no such range; values along the lane of a statement are vectors no wider than the
-    target's; a vector read or STORE is an INDEX of vector dtype at the index of its first element;
-    a BUFFERIZE that was filled or read along such a range is a DEFINE_LOCAL.
+    After: no such range, no UNROLL and no CONTRACT; values along the lane of a statement are
+    vectors no wider than the target's; a vector read or STORE is an INDEX of vector dtype at the
+    index of its first element; a BUFFERIZE that was filled or read along such a range is a
+    DEFINE_LOCAL.
 
     InvalidGraphError when a buffer is filled inside such a range, or nothing binds one.
     """
+    sink = lower_tiles(lower_unrolls(lower_barriers(sink, capability)), capability)
     if not _copied_ranges(sink):
         return sink
     sink = add_local_buffers(widen_accumulators(sink), only=_widened_buffers(sink))
@@ -363,6 +375,9 @@ def _reduce_lane(node: UOp) -> UOp | None:
 # ---- stage 10 ------------------------------------------------------------------------------------
 
 
+_HINTS = GroupOp.Identity - {Ops.PRECAST}
+
+
 def add_local_buffers(sink: UOp, *, only: set[UOp] | None = None) -> UOp:
     """Stage 10. Goal: local memory is allocated, filled and read explicitly.
 
@@ -391,7 +406,7 @@ def add_local_buffers(sink: UOp, *, only: set[UOp] | None = None) -> UOp:
             return _flattened(node, copy)
         return copy
 
-    visit = {} if only is not None else dict.fromkeys(GroupOp.Identity, lambda _, src: src[0])
+    visit = {} if only is not None else dict.fromkeys(_HINTS, lambda _, src: src[0])
     if sink.has(Ops.BUFFERIZE):
         visit |= {Ops.BUFFERIZE: fill, Ops.INDEX: read}
     return rebuild(sink, visit)

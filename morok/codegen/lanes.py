@@ -91,7 +91,7 @@ class _Plan(enum.Enum):
     VECTOR = enum.auto()  # a vector along another lane: only its copies are used
 
 
-_WIDE = GroupOp.ALU | GroupOp.Cast | {Ops.REDUCE}
+_WIDE = GroupOp.ALU | GroupOp.Cast | {Ops.REDUCE, Ops.PRECAST}
 _FILLS = frozenset({Ops.BUFFERIZE, Ops.STORE, Ops.AFTER, Ops.END})
 
 

@@ -1,8 +1,8 @@
 """float16, bfloat16 and the 8-bit floats: stored as they are, computed in float32.
 
-Values are widened when they are read and rounded once when they leave the kernel; a cast that the
-program asks for rounds where it stands. Conversions between float16 and float32 are every target's
-own; the others are integer arithmetic on the bits, the same on all.
+Values are widened when they are read and rounded once when they leave the kernel; a cast or PRECAST
+that the program asks for rounds where it stands. Conversions between float16 and float32 are every
+target's own; the others are integer arithmetic on the bits, the same on all.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ class _Promotion:
             self._wide[node] = UOp(node.op, _float32(node.dtype), src, node.arg)
             self.narrow[node] = self._wide[node].cast(node.dtype)
             self._unrounded.add(node)
+        elif node.op is Ops.PRECAST:
+            self.narrow[node] = self.narrow[node.src[0]]  # which is rounded
         elif self._is_register(node):
             base = _float32(node.dtype.base)
             src = tuple([self.narrow[s] for s in node.src])

@@ -40,8 +40,10 @@ def stored_slots(sink: UOp) -> frozenset[int]:
     """The arguments that a kernel writes, by position."""
     found = set()
     for u in sink.toposort():
-        if u.op is Ops.STORE:
-            target = u.src[0]
+        targets: tuple[UOp, ...] = u.src[:1] if u.op is Ops.STORE else ()
+        if u.op is Ops.CUSTOM or u.op is Ops.CUSTOM_I:
+            targets = tuple(s for s in u.src if s.dtype.is_ptr)
+        for target in targets:
             while target.src and target.op is not Ops.PARAM:
                 target = target.src[0]
             if target.op is Ops.PARAM:

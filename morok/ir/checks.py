@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from morok._core import Node
 from morok.errors import InvalidGraphError
 from morok.ir.op_checks import (
+    PROGRAM_STAGES,
     SPECIAL_CHECKS,
     Check,
     Fault,
@@ -35,7 +36,7 @@ from morok.ir.optable import OPS, GroupOp, OpSpec
 
 _N = TypeVar("_N", bound=Node)
 
-__all__ = ["Fault", "check_node", "fault_error", "fault_of", "is_laid_out"]
+__all__ = ["PROGRAM_STAGES", "Fault", "check_node", "fault_error", "fault_of", "is_laid_out"]
 
 
 def fault_error(node: Node, fault: Fault, stage: str | None = None) -> InvalidGraphError:
@@ -88,6 +89,8 @@ def _count(spec: OpSpec) -> Check:
         if low <= len(src) <= high:
             return None
         layout = ", ".join(map(str, spec.sources)) or "no sources"
+        if spec.at_least:
+            layout += f" ({spec.at_least} or more)"
         return Fault("source-count", "src", layout, f"{len(src)} sources")
 
     return check
@@ -121,8 +124,6 @@ def _int(value: object) -> bool:
     return type(value) is int
 
 
-_STAGES = ("linear", "source", "binary")
-
 _ARGUMENTS: dict[Ops, tuple[str, Callable[[Any], bool]]] = {
     Ops.RANGE: ("(AxisId, AxisType)", _fields(_is(AxisId), _is(AxisType))),
     Ops.REDUCE_AXIS: ("(ReduceOp, axes)", _fields(_is(ReduceOp), is_whole_tuple)),
@@ -136,7 +137,10 @@ _ARGUMENTS: dict[Ops, tuple[str, Callable[[Any], bool]]] = {
     Ops.CALL: ("CallInfo", _is(CallInfo)),
     Ops.FUNCTION: ("CallInfo", _is(CallInfo)),
     Ops.GET_TUPLE: ("an index", is_whole),
-    Ops.PROGRAM: ("a head of ('linear', 'source', 'binary')", lambda v: v == _STAGES[: len(v)]),
+    Ops.PROGRAM: (
+        "a head of ('linear', 'source', 'binary')",
+        lambda v: isinstance(v, tuple) and v == PROGRAM_STAGES[: len(v)],
+    ),
     Ops.SOURCE: ("a str", _is(str)),
     Ops.PROGRAM_BINARY: ("bytes", _is(bytes)),
     Ops.GEP: ("a tuple of indices", lambda v: is_whole_tuple(v) and len(v) > 0),
@@ -232,6 +236,17 @@ _DTYPES: dict[str, Check] = {
 _OWN_DTYPE = frozenset({Ops.REDUCE, Ops.LOAD})  # their own checks know about lanes
 
 
+def _has_value(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    """Ops that pass a value on need one."""
+    if src[0].dtype.kind != "v":
+        return None
+    return Fault("operands", OPS[node.op].sources[0].name, "a value", f"{src[0].op.name}, Void")
+
+
+# What a statement can pass through: it is complete, or the body of a call.
+_PASS_STATEMENTS = frozenset({Ops.AFTER, Ops.BARRIER, Ops.CALL})
+
+
 _ENDED = {
     Ops.BUFFERIZE: frozenset({Ops.RANGE, Ops.CONST}),  # a CONST stands for a dimension of size 1
 }
@@ -256,6 +271,8 @@ def _checks(spec: OpSpec) -> tuple[Check, ...]:
     """All checks of an op; the first two are about the layout."""
     op = spec.op
     checks = [_count(spec), _argument(spec)]
+    if spec.dtype_kind == "src0" and op not in _PASS_STATEMENTS:
+        checks.append(_has_value)
     if spec.dtype_kind in _DTYPES and op not in _OWN_DTYPE:
         checks.append(_DTYPES[spec.dtype_kind])
     if spec.range_end is not None and op not in _CALLS:

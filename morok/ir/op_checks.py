@@ -8,14 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from morok._core import Node
-from morok.dtype import DType
+from morok.dtype import AddrSpace, DType
 from morok.ir.ops import InvalidType, Ops
 from morok.ir.optable import OPS, GroupOp
 
-__all__ = ["SPECIAL_CHECKS", "Check", "Fault", "check_alu", "is_whole", "is_whole_tuple"]
+__all__ = [
+    "PROGRAM_STAGES",
+    "SPECIAL_CHECKS",
+    "Check",
+    "Fault",
+    "check_alu",
+    "is_whole",
+    "is_whole_tuple",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +149,9 @@ def _vconst(node: Node, src: tuple[Any, ...]) -> Fault | None:
 
 
 def _range(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    for dep in src[1:]:
+        if dep.op is not Ops.RANGE:
+            return Fault("operands", "deps", "RANGE nodes", dep.op.name)
     end = src[0]
     if end.dtype.kind not in "xiu" or end.dtype.count != 1:
         return Fault("range-end", "end", "an index", str(end.dtype))
@@ -169,6 +181,8 @@ def _load(node: Node, src: tuple[Any, ...]) -> Fault | None:
     address = src[1]
     if address.op not in _ADDRESSES:
         return Fault("address", "index", "an INDEX", address.op.name)
+    if address.op is Ops.INDEX and address.src[0] is not src[0]:
+        return Fault("operands", "buffer", "the buffer of its INDEX", src[0].op.name)
     if address.dtype.base.scalar is not node.dtype.scalar:
         return Fault("dtype", "dtype", f"lanes of {address.dtype.base.scalar}", str(node.dtype))
     if len(src) == 3:
@@ -176,6 +190,15 @@ def _load(node: Node, src: tuple[Any, ...]) -> Fault | None:
             return Fault("operands", "alt", str(node.dtype), str(src[2].dtype))
         if address.op is Ops.INDEX and not address.arg:
             return Fault("alt-without-gate", "alt", "a gated INDEX", "an INDEX without gate")
+    return None
+
+
+def _pointer_index(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    pointer, offset = src
+    if not pointer.dtype.is_ptr:
+        return Fault("operands", "ptr", "a pointer", str(pointer.dtype))
+    if offset.dtype.kind not in "xiu":
+        return Fault("operands", "offset", "a number of bytes", str(offset.dtype))
     return None
 
 
@@ -223,6 +246,51 @@ def _cat(node: Node, src: tuple[Any, ...]) -> Fault | None:
     return None
 
 
+def _ptrcat(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    for source in src:
+        if source.op not in (Ops.INDEX, Ops.POINTER_INDEX):
+            return Fault("operands", "sources", "INDEX or POINTER_INDEX nodes", source.op.name)
+    return _cat(node, src)
+
+
+def _unroll(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    lanes, versions = src[0].dtype.count, _product(node.arg)
+    if lanes % versions:
+        return Fault("lane", "unroll_axes", f"factors that divide {lanes} lanes", str(node.arg))
+    return _lanes_of(node, src[0].dtype, lanes // versions)
+
+
+def _contract(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    return _lanes_of(node, src[0].dtype, src[0].dtype.count * _product(node.arg))
+
+
+def _lanes_of(node: Node, dtype: DType, lanes: int) -> Fault | None:
+    if node.dtype.scalar is dtype.scalar and node.dtype.count == lanes:
+        return None
+    return Fault("dtype", "dtype", f"{lanes} lanes of {dtype.scalar}", str(node.dtype))
+
+
+def _product(axes: tuple[tuple[int, int], ...]) -> int:
+    """Of the factors of (axis, factor) pairs."""
+    return prod(factor for _, factor in axes)
+
+
+def _wmma(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    tile = node.arg
+    axes = tile.upcast_axes
+    operands = (
+        ("a", tile.dtype_in, axes.a),
+        ("b", tile.dtype_in, axes.b),
+        ("c", tile.dtype_out, axes.c),
+    )
+    for (name, dtype, own), operand in zip(operands, src, strict=False):
+        if operand.dtype.scalar is not dtype:
+            return Fault("operands", name, f"lanes of {dtype}", str(operand.dtype))
+        if own and operand.dtype.count != _product(own):
+            return Fault("operands", name, f"{_product(own)} lanes", str(operand.dtype))
+    return _lanes_of(node, src[2].dtype, src[2].dtype.count)
+
+
 def _bitcast(node: Node, src: tuple[Any, ...]) -> Fault | None:
     before, after = src[0].dtype, node.dtype
     if before.bits * before.count != after.bits * after.count:
@@ -247,6 +315,8 @@ def _bind(node: Node, src: tuple[Any, ...]) -> Fault | None:
     variable, value = src
     if variable.op is not Ops.DEFINE_VAR:
         return Fault("operands", "var", "DEFINE_VAR", variable.op.name)
+    if value.dtype is not variable.dtype:
+        return Fault("operands", "value", str(variable.dtype), str(value.dtype))
     name, low, high = variable.arg
     if value.op is Ops.CONST and not low <= value.arg <= high:
         return Fault("bind-bounds", "value", f"{name} within {low}..{high}", repr(value.arg))
@@ -260,6 +330,106 @@ def _buffer_view(node: Node, src: tuple[Any, ...]) -> Fault | None:
         return Fault(
             "view-bounds", "size", f"to end within {shape[0]} elements", f"{offset + size}"
         )
+    return None
+
+
+def _memory_dtype(space: AddrSpace | None) -> Check:
+    """A check that the node's dtype is that of elements (None), or a pointer to memory."""
+    expected = "an element" if space is None else f"a pointer, {space.name}"
+
+    def check(node: Node, src: tuple[Any, ...]) -> Fault | None:
+        dtype = node.dtype
+        if dtype.kind != "v" and dtype.addrspace is space:
+            return None
+        return Fault("dtype", "dtype", expected, str(dtype))
+
+    return check
+
+
+def _buffer(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    return _buffer_fields(node, src) or _buffer_dtype(node, src)
+
+
+def _param(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    if node.dtype.kind == "v":
+        return Fault("dtype", "dtype", "an element, or a pointer to one", str(node.dtype))
+    return _typed(device=_DEVICE)(node, src)
+
+
+# Kernels and callables ---------------------------------------------------------------------------
+
+PROGRAM_STAGES = ("linear", "source", "binary")
+"""What a PROGRAM is filled with, in this order and in no other."""
+
+
+def _program(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    if len(node.arg) != len(src) - 2:
+        filled = PROGRAM_STAGES[: len(src) - 2]
+        return Fault("stages", "stages", repr(filled), repr(node.arg))
+    return _program_fields(node, src)
+
+
+def _sink(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    for source in src:
+        if source.dtype.scalar.kind == "x":
+            got = f"{source.op.name} of {source.dtype}"
+            return Fault("operands", "sources", "statements, or values that memory holds", got)
+    return None
+
+
+def _function(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    for arg in src[1:]:
+        if arg.op not in _FORMAL:
+            return Fault("operands", "args", "PARAM, DEFINE_VAR or RANGE nodes", arg.op.name)
+    return None
+
+
+def _call(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    body, *args = src
+    for arg in args:
+        if arg.dtype.kind == "v":
+            return Fault("operands", "args", "values", f"{arg.op.name}, Void")
+    if body.op is Ops.FUNCTION:
+        wanted = sum(arg.op is not Ops.RANGE for arg in body.src[1:])
+        given = sum(arg.op is not Ops.RANGE for arg in args)
+        if given != wanted:
+            return Fault("operands", "args", f"{wanted} arguments", f"{given} arguments")
+    return None
+
+
+def _get_tuple(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    body = src[0]
+    while body.op in _CALLABLES:
+        body = body.src[0]
+    if body.op is not Ops.TUPLE:
+        return Fault("tuple-index", "src", "a TUPLE, FUNCTION or CALL of one", body.op.name)
+    if node.arg >= len(body.src):
+        return Fault("tuple-index", "index", f"an index below {len(body.src)}", str(node.arg))
+    element = body.src[node.arg].dtype
+    if node.dtype is not element:
+        return Fault("dtype", "dtype", str(element), str(node.dtype))
+    return None
+
+
+# Several devices ---------------------------------------------------------------------------------
+
+
+def _mstack(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    for buffer in src:
+        if buffer.dtype is not node.dtype:
+            return Fault("operands", "buffers", str(node.dtype), str(buffer.dtype))
+        if buffer.shape != src[0].shape:
+            return Fault("operands", "buffers", f"shape {src[0].shape}", f"shape {buffer.shape}")
+    return None
+
+
+def _mselect(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    stack = src[0].src[0] if src[0].op is Ops.MULTI else src[0]
+    if stack.op is not Ops.MSTACK:
+        return Fault("operands", "buffer", "MSTACK or MULTI", src[0].op.name)
+    if node.arg >= len(stack.src):
+        expected = f"a device below {len(stack.src)}"
+        return Fault("device-index", "device_index", expected, str(node.arg))
     return None
 
 
@@ -279,6 +449,17 @@ def _typed(**fields: frozenset[Ops]) -> Check:
 
 
 _DEVICE = frozenset({Ops.DEVICE})
+_CALLABLES = (Ops.CALL, Ops.FUNCTION)
+_FORMAL = frozenset({Ops.PARAM, Ops.DEFINE_VAR, Ops.RANGE})
+_program_fields = _typed(
+    sink=frozenset({Ops.SINK}),
+    device=_DEVICE,
+    linear=frozenset({Ops.LINEAR}),
+    source=frozenset({Ops.SOURCE}),
+    binary=frozenset({Ops.PROGRAM_BINARY}),
+)
+_buffer_fields = _typed(unique=frozenset({Ops.UNIQUE, Ops.LUNIQUE}), device=_DEVICE)
+_buffer_dtype = _memory_dtype(None)
 SPECIAL_CHECKS: dict[Ops, Check] = {
     Ops.CONST: _const,
     Ops.VCONST: _vconst,
@@ -297,16 +478,23 @@ SPECIAL_CHECKS: dict[Ops, Check] = {
     Ops.BIND: _bind,
     Ops.BUFFER_VIEW: _buffer_view,
     Ops.ENDIF: _typed(if_op=frozenset({Ops.IF})),
-    Ops.BUFFER: _typed(unique=frozenset({Ops.UNIQUE, Ops.LUNIQUE}), device=_DEVICE),
+    Ops.BUFFER: _buffer,
     Ops.COPY: _typed(device=_DEVICE),
     Ops.ALLREDUCE: _typed(device=_DEVICE),
-    Ops.PARAM: _typed(device=_DEVICE),
-    Ops.GET_TUPLE: _typed(src=frozenset({Ops.TUPLE, Ops.FUNCTION, Ops.CALL})),
-    Ops.PROGRAM: _typed(
-        sink=frozenset({Ops.SINK}),
-        device=_DEVICE,
-        linear=frozenset({Ops.LINEAR}),
-        source=frozenset({Ops.SOURCE}),
-        binary=frozenset({Ops.PROGRAM_BINARY}),
-    ),
+    Ops.PARAM: _param,
+    Ops.DEFINE_REG: _memory_dtype(AddrSpace.REG),
+    Ops.DEFINE_LOCAL: _memory_dtype(AddrSpace.LOCAL),
+    Ops.POINTER_INDEX: _pointer_index,
+    Ops.PTRCAT: _ptrcat,
+    Ops.UNROLL: _unroll,
+    Ops.CONTRACT: _contract,
+    Ops.WMMA: _wmma,
+    Ops.SINK: _sink,
+    Ops.CALL: _call,
+    Ops.FUNCTION: _function,
+    Ops.GET_TUPLE: _get_tuple,
+    Ops.PROGRAM: _program,
+    Ops.MSTACK: _mstack,
+    Ops.MSELECT: _mselect,
+    Ops.MULTI: _typed(src=frozenset({Ops.MSTACK})),
 }

@@ -400,3 +400,9 @@ class WmmaMetadata:
     upcast_axes: WmmaUpcastAxes = WmmaUpcastAxes()
     reduce_axes: tuple[tuple[int, int], ...] = ()  # (axis, size)
     tile_grid: tuple[int, int] = (1, 1)  # rows, columns of fused accumulators
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        """Rows and columns of the whole result, and the length of its sums."""
+        n, m, k = self.dims
+        return m * self.tile_grid[0], n * self.tile_grid[1], k

@@ -79,13 +79,14 @@ class OpSpec:
     commutative: bool = False
     arity: int = 0  # 1, 2 or 3 for the unary, binary and ternary ops
     comparison: bool = False
+    at_least: int = 0  # sources that an op whose sources are all alike must have
     min_src: int = field(init=False, default=0)
     max_src: int | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         required = sum(not (source.variadic or source.optional) for source in self.sources)
         open_ended = any(source.variadic for source in self.sources)
-        object.__setattr__(self, "min_src", required)
+        object.__setattr__(self, "min_src", max(required, self.at_least))
         object.__setattr__(self, "max_src", None if open_ended else len(self.sources))
 
     @property
@@ -110,6 +111,7 @@ def _row(
     range_end: int | None = None,
     inherits_ended: bool = False,
     expandable: bool = False,
+    at_least: int = 0,
 ) -> None:
     OPS[op] = OpSpec(
         op,
@@ -123,6 +125,7 @@ def _row(
         range_end=range_end,
         inherits_ended=inherits_ended,
         expandable=expandable,
+        at_least=at_least,
     )
 
 
@@ -165,7 +168,7 @@ _row(Ops.REDUCE, C.REDUCTION, "src, *ranges", "reduce_op", "src0", "src0", "dtyp
      "Accumulates `src` over the iterations of `ranges` and closes them.",
      range_end=1, expandable=True)
 _row(Ops.ALLREDUCE, C.REDUCTION, "src, device", "reduce_op", "src0", "src0", "dtype",
-     "Reduces the partial results of several devices.")
+     "Reduces the partial results of several devices, an MSTACK, to one on `device`.")
 
 _row(Ops.BUFFER, C.MEMORY, "unique, device", "size", "given", "buffer", "dtype",
      "Tensor storage of `size` elements; `unique` keeps equal buffers apart.")
@@ -210,15 +213,15 @@ _row(Ops.BARRIER, C.KERNEL, "src, *deps", "", "src0", "src0", "src0",
      "Work-group synchronisation: every work-item arrives before one goes on.")
 
 _row(Ops.VECTORIZE, C.VECTOR, "*elements", "", "vector", "src0", "union",
-     "A vector of n scalars of one dtype.", expandable=True)
+     "A vector of n scalars of one dtype.", expandable=True, at_least=1)
 _row(Ops.GEP, C.VECTOR, "vector", "indices", "given", "src0", "union",
      "Elements of a vector: a scalar for one index, else a shorter vector.", expandable=True)
 _row(Ops.VCONST, C.VECTOR, "", "values", "given", "scalar", "union",
      "A vector of constants.")
 _row(Ops.CAT, C.VECTOR, "*sources", "", "given", "src0", "union",
-     "Vectors joined to a longer one.")
+     "Vectors joined to a longer one.", at_least=1)
 _row(Ops.PTRCAT, C.VECTOR, "*sources", "", "given", "src0", "none",
-     "Addresses grouped for a vectorised access.")
+     "Addresses grouped for a vectorised access.", at_least=1)
 
 _row(Ops.UNROLL, C.EXPANSION, "src", "unroll_axes", "given", "src0", "union",
      "One value per iteration of the axes, the lanes of `src`: (axis, factor) pairs.")
@@ -270,11 +273,11 @@ _row(Ops.FLIP, C.MOVEMENT, "src", "axes", "src0", "flip", "src0",
 _row(Ops.COPY, C.ADDITIONAL, "src, device", "", "src0", "src0", "src0",
      "Copies a value to a device.", inherits_ended=True)
 _row(Ops.MSTACK, C.ADDITIONAL, "*buffers", "", "src0", "src0", "union",
-     "Per-device buffers as one value.")
-_row(Ops.MSELECT, C.ADDITIONAL, "buffer", "device_index", "src0", "src0", "src0",
+     "Per-device buffers as one value.", at_least=1)
+_row(Ops.MSELECT, C.ADDITIONAL, "buffer", "device_index", "src0", "shard", "src0",
      "One device's buffer of an MSTACK or MULTI.")
-_row(Ops.MULTI, C.ADDITIONAL, "src", "axis", "src0", "src0", "src0",
-     "One value with a shard per device along `axis` (None: replicated).")
+_row(Ops.MULTI, C.ADDITIONAL, "src", "axis", "src0", "multi", "src0",
+     "One value, the shards of an MSTACK put together along `axis` (None: each is all of it).")
 _row(Ops.GROUP, C.ADDITIONAL, "*sources", "", "void", "none", "none",
      "Ops grouped for scheduling.")
 _row(Ops.DETACH, C.ADDITIONAL, "src", "mark", "src0", "src0", "src0",

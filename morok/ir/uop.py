@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from morok import _core
 from morok.dtype import AddrSpace, DType, Scalar, dtypes
-from morok.errors import InvalidGraphError
-from morok.ir.checks import check_node
+from morok.ir.checks import PROGRAM_STAGES, check_node
 from morok.ir.fields import Fields, fields_of
 from morok.ir.operators import Operators, constant
 from morok.ir.ops import (
@@ -23,6 +22,7 @@ from morok.ir.ops import (
     AxisType,
     BufferizeOpts,
     CallInfo,
+    CustomFunctionKind,
     DeviceSpec,
     Invalid,
     InvalidType,
@@ -169,13 +169,19 @@ class UOp(Fields, Operators, _core.Node):
     @staticmethod
     def new_unique(number: int | None = None) -> UOp:
         """A UNIQUE; the next of this process without a number."""
-        return UOp(Ops.UNIQUE, dtypes.void, (), next(_unique) if number is None else number)
+        identity = next(_unique) if number is None else number
+        return check_node(UOp(Ops.UNIQUE, dtypes.void, (), identity))
+
+    @staticmethod
+    def new_lunique(number: int) -> UOp:
+        """A LUNIQUE: an identity within a local scope, which numbers its own."""
+        return check_node(UOp(Ops.LUNIQUE, dtypes.void, (), number))
 
     @staticmethod
     def new_device(spec: DeviceSpec | str = "CPU") -> UOp:
         """A DEVICE, from a spec or its text ("CPU:1")."""
         device = DeviceSpec.parse(spec) if isinstance(spec, str) else spec
-        return UOp(Ops.DEVICE, dtypes.void, (), device)
+        return check_node(UOp(Ops.DEVICE, dtypes.void, (), device))
 
     @staticmethod
     def new_buffer(
@@ -241,10 +247,24 @@ class UOp(Fields, Operators, _core.Node):
     # Python would otherwise iterate with 0, 1, 2, … through __getitem__, for ever.
     __iter__: None = None
 
+    def pointer_index(self, offset: UOp | int) -> UOp:
+        """POINTER_INDEX: this pointer moved by a number of bytes."""
+        moved = constant(dtypes.index, offset) if isinstance(offset, int) else offset
+        return check_node(UOp(Ops.POINTER_INDEX, self.dtype, (self, moved)))
+
+    @staticmethod
+    def ptrcat(*addresses: UOp) -> UOp:
+        """Addresses (INDEXes) of one vectorised access; its lanes are theirs, one after another."""
+        lanes = sum(address.dtype.base.count for address in addresses)
+        dtype = addresses[0].dtype.base.scalar if addresses else dtypes.void
+        return check_node(UOp(Ops.PTRCAT, dtype.vec(lanes or 1), addresses))
+
     def load(self, alt: UOp | None = None) -> UOp:
-        """LOAD of this INDEX, with the value where its gate is false."""
-        src = (self.src[0], self) if alt is None else (self.src[0], self, alt)
-        return check_node(UOp(Ops.LOAD, self.dtype, src))
+        """LOAD at this address, with the value where its gate is false."""
+        first = self.src[0] if self.op is Ops.PTRCAT else self
+        buffer = first.src[0] if first.src else first
+        src = (buffer, self) if alt is None else (buffer, self, alt)
+        return check_node(UOp(Ops.LOAD, self.dtype.base, src))
 
     def store(self, value: UOp | Scalar, *ranges: UOp) -> UOp:
         """STORE of `value` at this INDEX (or view of a tensor), closing `ranges`."""
@@ -253,7 +273,7 @@ class UOp(Fields, Operators, _core.Node):
 
     def after(self, *deps: UOp) -> UOp:
         """This value once `deps` are complete; the node itself when there are none."""
-        return UOp(Ops.AFTER, self.dtype, (self, *deps)) if deps else self
+        return check_node(UOp(Ops.AFTER, self.dtype, (self, *deps))) if deps else self
 
     def close(self, *ranges: UOp) -> UOp:
         """END: loops around this computation; the node itself when there are none."""
@@ -261,7 +281,7 @@ class UOp(Fields, Operators, _core.Node):
 
     def barrier(self, *deps: UOp) -> UOp:
         """This value once every work-item of the group has come here."""
-        return UOp(Ops.BARRIER, self.dtype, (self, *deps))
+        return check_node(UOp(Ops.BARRIER, self.dtype, (self, *deps)))
 
     def bufferize(self, *ranges: UOp, opts: BufferizeOpts | None = None, **options: Any) -> UOp:
         """This computation materialised, one dimension a range; options as BufferizeOpts has."""
@@ -286,11 +306,11 @@ class UOp(Fields, Operators, _core.Node):
 
     def reshape(self, shape: Iterable[int]) -> UOp:
         """The same elements under another shape of the same size. ShapeError otherwise."""
-        return UOp(Ops.RESHAPE, self.dtype, (self, UOp.shape_const(shape)))
+        return check_node(UOp(Ops.RESHAPE, self.dtype, (self, UOp.shape_const(shape))))
 
     def expand(self, shape: Iterable[int]) -> UOp:
         """Dimensions of size 1 repeated. ShapeError for any other."""
-        return UOp(Ops.EXPAND, self.dtype, (self, UOp.shape_const(shape)))
+        return check_node(UOp(Ops.EXPAND, self.dtype, (self, UOp.shape_const(shape))))
 
     def permute(self, axes: Iterable[int]) -> UOp:
         """Dimension i of the result is dimension axes[i]."""
@@ -299,12 +319,12 @@ class UOp(Fields, Operators, _core.Node):
     def pad(self, begin_pads: Iterable[int], end_pads: Iterable[int]) -> UOp:
         """Zeros in front of and behind each dimension."""
         pads = (UOp.shape_const(begin_pads), UOp.shape_const(end_pads))
-        return UOp(Ops.PAD, self.dtype, (self, *pads))
+        return check_node(UOp(Ops.PAD, self.dtype, (self, *pads)))
 
     def shrink(self, begins: Iterable[int], ends: Iterable[int]) -> UOp:
         """The region begins <= i < ends."""
         bounds = (UOp.shape_const(begins), UOp.shape_const(ends))
-        return UOp(Ops.SHRINK, self.dtype, (self, *bounds))
+        return check_node(UOp(Ops.SHRINK, self.dtype, (self, *bounds)))
 
     def flip(self, axes: Iterable[bool]) -> UOp:
         """Dimensions reversed where the flag is set."""
@@ -346,6 +366,27 @@ class UOp(Fields, Operators, _core.Node):
         """a x b + c on a tensor core."""
         return check_node(UOp(Ops.WMMA, c.dtype, (a, b, c, *ranges), metadata))
 
+    # Several devices -----------------------------------------------------------------------------
+
+    @staticmethod
+    def mstack(*buffers: UOp) -> UOp:
+        """Values of one shape and dtype, one on each device."""
+        dtype = buffers[0].dtype if buffers else dtypes.void
+        return check_node(UOp(Ops.MSTACK, dtype, buffers))
+
+    def mselect(self, device_index: int) -> UOp:
+        """One device's part of this MSTACK or MULTI."""
+        return check_node(UOp(Ops.MSELECT, self.dtype, (self,), device_index))
+
+    def multi(self, axis: int | None = None) -> UOp:
+        """The parts of this MSTACK as one value: put together along `axis`, or each all of it."""
+        return check_node(UOp(Ops.MULTI, self.dtype, (self,), axis))
+
+    def allreduce(self, reduce_op: ReduceOp, device: UOp | DeviceSpec | str) -> UOp:
+        """The partial results in this MSTACK reduced to one, on `device`."""
+        where = device if isinstance(device, UOp) else UOp.new_device(device)
+        return check_node(UOp(Ops.ALLREDUCE, self.dtype, (self, where), reduce_op))
+
     # Identities ----------------------------------------------------------------------------------
 
     def copy_to(self, device: UOp | DeviceSpec | str) -> UOp:
@@ -359,15 +400,19 @@ class UOp(Fields, Operators, _core.Node):
 
     def contiguous(self, hints: Any = None) -> UOp:
         """This value laid out contiguously."""
-        return UOp(Ops.CONTIGUOUS, self.dtype, (self,), hints)
+        return check_node(UOp(Ops.CONTIGUOUS, self.dtype, (self,), hints))
 
     def contiguous_backward(self) -> UOp:
         """This value, whose gradient is to be contiguous."""
-        return UOp(Ops.CONTIGUOUS_BACKWARD, self.dtype, (self,))
+        return check_node(UOp(Ops.CONTIGUOUS_BACKWARD, self.dtype, (self,)))
 
     def precast(self) -> UOp:
         """This value rounded to its own dtype before it is cast."""
-        return UOp(Ops.PRECAST, self.dtype, (self,))
+        return check_node(UOp(Ops.PRECAST, self.dtype, (self,)))
+
+    def noop(self, note: str | None = None) -> UOp:
+        """This value, with something for the rules above to know."""
+        return check_node(UOp(Ops.NOOP, self.dtype, (self,), note))
 
     # Kernels and callables -----------------------------------------------------------------------
 
@@ -379,27 +424,21 @@ class UOp(Fields, Operators, _core.Node):
     @staticmethod
     def group(*sources: UOp) -> UOp:
         """Ops to be scheduled together."""
-        return UOp(Ops.GROUP, dtypes.void, sources)
+        return check_node(UOp(Ops.GROUP, dtypes.void, sources))
 
     @staticmethod
     def new_tuple(*values: UOp) -> UOp:
         """Several values as one."""
-        return UOp(Ops.TUPLE, dtypes.void, values)
+        return check_node(UOp(Ops.TUPLE, dtypes.void, values))
 
     def get_tuple(self, index: int) -> UOp:
         """Value `index` of a TUPLE, of a FUNCTION that returns one, or of a CALL of either."""
         body = self
         while body.op in (Ops.CALL, Ops.FUNCTION):
             body = body.src[0]
-        if body.op is not Ops.TUPLE or not 0 <= index < len(body.src):
-            raise InvalidGraphError(
-                f"GET_TUPLE.index: expected an index into a TUPLE, got {index} of {body.op.name}",
-                node=self,
-                rule="tuple-index",
-                expected="an index into a TUPLE",
-                got=index,
-            )
-        return check_node(UOp(Ops.GET_TUPLE, body.src[index].dtype, (self,), index))
+        inside = body.op is Ops.TUPLE and 0 <= index < len(body.src)
+        dtype = body.src[index].dtype if inside else body.dtype
+        return check_node(UOp(Ops.GET_TUPLE, dtype, (self,), index))
 
     def call(self, *args: UOp, info: CallInfo | None = None) -> UOp:
         """This body invoked with arguments."""
@@ -412,23 +451,38 @@ class UOp(Fields, Operators, _core.Node):
     @staticmethod
     def new_linear(*ops: UOp) -> UOp:
         """Ops in order of execution."""
-        return UOp(Ops.LINEAR, dtypes.void, ops)
+        return check_node(UOp(Ops.LINEAR, dtypes.void, ops))
 
     @staticmethod
     def new_source(code: str) -> UOp:
         """Rendered source text."""
-        return UOp(Ops.SOURCE, dtypes.void, (), code)
+        return check_node(UOp(Ops.SOURCE, dtypes.void, (), code))
 
     @staticmethod
     def program(sink: UOp, device: UOp, *stages: UOp) -> UOp:
         """A PROGRAM with LINEAR, SOURCE and PROGRAM_BINARY as far as they are there."""
-        filled = ("linear", "source", "binary")[: len(stages)]
+        filled = PROGRAM_STAGES[: len(stages)]
         return check_node(UOp(Ops.PROGRAM, dtypes.void, (sink, device, *stages), filled))
 
     @staticmethod
     def new_binary(code: bytes) -> UOp:
         """A compiled artifact."""
-        return UOp(Ops.PROGRAM_BINARY, dtypes.void, (), code)
+        return check_node(UOp(Ops.PROGRAM_BINARY, dtypes.void, (), code))
+
+    @staticmethod
+    def custom(text: str, *deps: UOp, dtype: DType = dtypes.void) -> UOp:
+        """A statement of the target language, a format string over the text of `deps`."""
+        return check_node(UOp(Ops.CUSTOM, dtype, deps, text))
+
+    @staticmethod
+    def custom_i(text: str, dtype: DType, *deps: UOp) -> UOp:
+        """An expression of the target language, a format string over the text of `deps`."""
+        return check_node(UOp(Ops.CUSTOM_I, dtype, deps, text))
+
+    @staticmethod
+    def custom_function(kind: CustomFunctionKind, payload: Any = None, *deps: UOp) -> UOp:
+        """A call of what the device has registered for `kind`."""
+        return check_node(UOp(Ops.CUSTOM_FUNCTION, dtypes.void, deps, (kind, payload)))
 
     @staticmethod
     def if_(condition: UOp, *body: UOp) -> UOp:

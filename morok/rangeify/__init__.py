@@ -8,6 +8,7 @@ from morok.rangeify.movement import (
     pm_mops,
     pm_syntactic_sugar,
 )
+from morok.rangeify.multi import on_one_device
 from morok.rangeify.ranges import Rangeify
 from morok.rangeify.split import split_ranges
 from morok.rangeify.transforms import pm_flatten_range, simplify_merge_adjacent
@@ -18,6 +19,7 @@ __all__ = [
     "apply_movement",
     "early_movement_ops",
     "movement_op_patterns",
+    "on_one_device",
     "pm_flatten_range",
     "pm_mops",
     "pm_syntactic_sugar",

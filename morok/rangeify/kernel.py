@@ -15,6 +15,7 @@ from morok.rangeify.collapse import load_collapse
 from morok.rangeify.cost import tensor_reads
 from morok.rangeify.estimate import estimate
 from morok.rangeify.movement import below_movement, early_movement_ops
+from morok.rangeify.multi import on_one_device
 from morok.rangeify.places import Kernel, Ranged
 from morok.rangeify.ranges import Rangeify
 from morok.rangeify.split import split_ranges
@@ -280,6 +281,7 @@ def run_kernel_split_pipeline(sink: UOp) -> Schedule:
     Before: SINK of tensor-level values and of writes `AFTER(view, STORE(view, value))`; every read
     means the contents before any write. After: kernels that compute just that, in order.
     """
+    sink = on_one_device(sink)
     sink = early_movement_ops(sink.replace(src=tuple(_computed(root) for root in sink.src)))
     sink = _in_place(sink)
     forced: frozenset[UOp] = frozenset()

@@ -165,7 +165,7 @@ class Values:
         if u.op is Ops.BUFFERIZE:
             compute: UOp = u.src[0]
             return compute.substitute(self._elements(u, use))
-        if u.op in GroupOp.ALU or u.op in (Ops.CAST, Ops.BITCAST):
+        if u.op in GroupOp.ALU or u.op in (Ops.CAST, Ops.BITCAST, Ops.PRECAST):
             return UOp(u.op, u.dtype, parts, u.arg)
         if len(parts) == 1:
             return parts[0]

@@ -91,6 +91,9 @@ class Context:
         self.prelude: dict[str, str] = {}  # definitions in front of the kernel, by name
         self.types: dict[tuple[DType, bool], str] = {}  # names of types that are defined
         self.stored = {base_buffer(op.src[0].src[0]) for op in self.ops if op.op is Ops.STORE}
+        for op in self.ops:  # what a text of the program's does to memory, only it knows
+            if op.op is Ops.CUSTOM or op.op is Ops.CUSTOM_I:
+                self.stored.update(base_buffer(s) for s in op.src if s.dtype.is_ptr)
         self.offsets, self.scratch = local_layout(linear)
         self.info = next((op.arg for op in self.ops if op.op is Ops.SINK and op.arg), KernelInfo())
         used = [_operands(op) for op in self.ops]

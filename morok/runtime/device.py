@@ -53,6 +53,7 @@ class CpuDevice:
         self.allocator = CpuAllocator()
         self._compilers: dict[tuple[str, ...] | None, CCompiler] = {}
         self._renderers: dict[CCompiler, Renderer] = {}
+        self._hooks: dict[str, Callable[[object], Kernel]] = {}
 
     @property
     def compiler(self) -> CCompiler:
@@ -84,6 +85,21 @@ class CpuDevice:
     def build(self, sources: Sequence[KernelSource]) -> list[Kernel]:
         """The kernels of `sources`, from the cache or compiled together; see `build_kernels`."""
         return build_kernels(sources, self.compiler)
+
+    def register_hook(self, kind: str, make: Callable[[object], Kernel]) -> None:
+        """Has CUSTOM_FUNCTIONs of this kind ("EncDec", "Graph") call the kernel `make(payload)`."""
+        self._hooks[kind] = make
+
+    def hook(self, kind: str, payload: object) -> Kernel:
+        """What a CUSTOM_FUNCTION of this kind calls. DeviceError if nobody has registered it."""
+        make = self._hooks.get(kind)
+        if make is None:
+            have = ", ".join(sorted(self._hooks)) or "none"
+            raise DeviceError(
+                f"device {self.name} has no hook for a CUSTOM_FUNCTION of kind {kind} "
+                f"(registered: {have}); see `register_hook`"
+            )
+        return make(payload)
 
     def __repr__(self) -> str:
         return f"<CpuDevice {self.name}>"

@@ -12,7 +12,6 @@ from morok.ir import (
     BufferizeOpts,
     CallInfo,
     CustomFunctionKind,
-    DeviceSpec,
     GroupOp,
     KernelInfo,
     Ops,
@@ -28,13 +27,17 @@ _INTS_ONLY = frozenset(
 )
 
 
-def _buffer(*shape: int, dtype: DType = F32) -> UOp:
+def _buffer(*shape: int, dtype: DType = F32, device: str = "CPU", unique: int = 0) -> UOp:
     size = 1
     for n in shape:
         size *= n
-    unique = UOp(Ops.UNIQUE, dtypes.void, (), 0)
-    buffer = UOp(Ops.BUFFER, dtype, (unique, UOp.new_device()), size)
+    buffer = UOp.new_buffer(dtype, size, device, UOp.new_unique(unique))
     return buffer if len(shape) == 1 else buffer.reshape(shape)
+
+
+def _stack() -> UOp:
+    """A buffer on each of two devices."""
+    return UOp.mstack(_buffer(8), _buffer(8, device="CPU:1", unique=1))
 
 
 def _loop(end: int = 128, number: int = 0, kind: AxisType = AxisType.GLOBAL) -> UOp:
@@ -59,16 +62,15 @@ def _element(slot: int, dtype: DType) -> UOp:
 def _kernel() -> UOp:
     i = _loop()
     store = _memory(0).at(i).store(_memory(1).at(i) * 2.0, i)
-    return UOp(Ops.SINK, dtypes.void, (store,), KernelInfo("E_128"))
+    return UOp.new_sink(store, info=KernelInfo("E_128"))
 
 
 def _function() -> UOp:
-    info = CallInfo(name="double")
-    return UOp(Ops.FUNCTION, dtypes.void, (_kernel(), _memory(0), _memory(1)), info)
+    return _kernel().function(_memory(0), _memory(1), info=CallInfo(name="double"))
 
 
 def _program() -> UOp:
-    return UOp(Ops.PROGRAM, dtypes.void, (_kernel(), UOp.new_device()), ())
+    return UOp.program(_kernel(), UOp.new_device())
 
 
 def _lanes() -> UOp:
@@ -76,7 +78,7 @@ def _lanes() -> UOp:
 
 
 def _condition() -> UOp:
-    return UOp(Ops.IF, dtypes.void, (_loop() < 100, _memory(0).at(_loop()).store(_value())))
+    return UOp.if_(_loop() < 100, _memory(0).at(_loop()).store(_value()))
 
 
 def _wmma() -> UOp:
@@ -90,7 +92,7 @@ def _wmma() -> UOp:
         upcast_axes=WmmaUpcastAxes(((0, 8),), ((0, 4),), ((0, 4),)),
     )
     a, b = _value(half, 8), _value(half, 4)
-    return UOp(Ops.WMMA, F32.vec(4), (a, b, _value(count=4)), metadata)
+    return UOp.wmma(a, b, _value(count=4), metadata)
 
 
 def _arithmetic(op: Ops) -> UOp:
@@ -110,94 +112,70 @@ _SHAPED: dict[Ops, Callable[[], UOp]] = {
     Ops.END: lambda: _memory().at(_loop()).store(_value()).close(_loop()),
     Ops.REDUCE_AXIS: lambda: _buffer(10, 20).reduce_axis(ReduceOp.ADD, (1,)),
     Ops.REDUCE: lambda: _element(0, F32).reduce(ReduceOp.ADD, _loop()),
-    Ops.ALLREDUCE: lambda: UOp(Ops.ALLREDUCE, F32, (_buffer(8), UOp.new_device()), ReduceOp.ADD),
+    Ops.ALLREDUCE: lambda: _stack().allreduce(ReduceOp.ADD, "CPU"),
     Ops.BUFFER: lambda: _buffer(1024),
-    Ops.BUFFER_VIEW: lambda: UOp(Ops.BUFFER_VIEW, F32, (_buffer(1024),), (256, 512)),
+    Ops.BUFFER_VIEW: lambda: _buffer(1024).buffer_view(256, 512),
     Ops.BUFFERIZE: lambda: _element(0, F32).bufferize(
         _loop(), opts=BufferizeOpts(addrspace=AddrSpace.LOCAL)
     ),
     Ops.INDEX: lambda: _memory().at(_loop(), gate=_loop() < 100),
-    Ops.POINTER_INDEX: lambda: UOp(Ops.POINTER_INDEX, F32.ptr(), (_memory(), _loop() * 4)),
+    Ops.POINTER_INDEX: lambda: _memory().pointer_index(_loop() * 4),
     Ops.LOAD: lambda: _memory().at(_loop()).load(),
     Ops.STORE: lambda: _memory(0).at(_loop()).store(_memory(1).at(_loop()), _loop()),
     Ops.SINK: _kernel,
-    Ops.CALL: lambda: UOp(
-        Ops.CALL, dtypes.void, (_kernel(), _buffer(128), _buffer(128)), CallInfo(name="E_128")
-    ),
+    Ops.CALL: lambda: _kernel().call(_buffer(128), _buffer(128), info=CallInfo(name="E_128")),
     Ops.FUNCTION: _function,
-    Ops.TUPLE: lambda: UOp(Ops.TUPLE, dtypes.void, (_buffer(8), _buffer(4, 4))),
-    Ops.GET_TUPLE: lambda: UOp(
-        Ops.GET_TUPLE, F32, (UOp(Ops.TUPLE, dtypes.void, (_buffer(8), _buffer(4, 4))),), 1
-    ),
+    Ops.TUPLE: lambda: UOp.new_tuple(_buffer(8), _buffer(4, 4)),
+    Ops.GET_TUPLE: lambda: UOp.new_tuple(_buffer(8), _buffer(4, 4)).get_tuple(1),
     Ops.PROGRAM: _program,
-    Ops.LINEAR: lambda: UOp(
-        Ops.LINEAR, dtypes.void, (_memory(), _value(), _memory().at(UOp.const(dtypes.int32, 0)))
+    Ops.LINEAR: lambda: UOp.new_linear(
+        _memory(), _value(), _memory().at(UOp.const(dtypes.int32, 0))
     ),
-    Ops.SOURCE: lambda: UOp(Ops.SOURCE, dtypes.void, (), "void E_128(void **bufs) {\n}\n"),
-    Ops.PROGRAM_BINARY: lambda: UOp(Ops.PROGRAM_BINARY, dtypes.void, (), b"\x7fELF"),
+    Ops.SOURCE: lambda: UOp.new_source("void E_128(void **bufs) {\n}\n"),
+    Ops.PROGRAM_BINARY: lambda: UOp.new_binary(b"\x7fELF"),
     Ops.AFTER: lambda: _memory().after(_memory().at(_loop()).store(_value(), _loop())),
-    Ops.BARRIER: lambda: UOp(Ops.BARRIER, F32.ptr(), (_memory(),)),
+    Ops.BARRIER: lambda: _memory().barrier(_memory().at(_loop()).store(_value(), _loop())),
     Ops.VECTORIZE: lambda: UOp.vectorize(*(UOp.const(F32, float(i)) for i in range(4))),
     Ops.GEP: lambda: _value(count=4).gep([0, 2]),
     Ops.VCONST: lambda: _value(count=4),
     Ops.CAT: lambda: UOp.cat(_value(count=4), _value(count=4)),
-    Ops.PTRCAT: lambda: UOp(
-        Ops.PTRCAT,
-        F32.vec(2),
-        tuple(_memory().at(UOp.const(dtypes.index, i)) for i in range(2)),
-    ),
+    Ops.PTRCAT: lambda: UOp.ptrcat(*(_memory().at(i) for i in range(2))),
     Ops.UNROLL: _lanes,
     Ops.CONTRACT: lambda: _lanes().contract(((0, 4),)),
     Ops.WMMA: _wmma,
-    Ops.SPECIAL: lambda: UOp(
-        Ops.SPECIAL, dtypes.index, (UOp.const(dtypes.index, 128),), "blockIdx.x"
-    ),
+    Ops.SPECIAL: lambda: UOp.special("blockIdx.x", 128),
     Ops.IF: _condition,
-    Ops.ENDIF: lambda: UOp(Ops.ENDIF, dtypes.void, (_condition(),)),
+    Ops.ENDIF: lambda: _condition().endif(),
     Ops.PARAM: lambda: _memory(),
-    Ops.DEFINE_LOCAL: lambda: UOp(Ops.DEFINE_LOCAL, F32.ptr(AddrSpace.LOCAL), (), (0, 256)),
-    Ops.DEFINE_VAR: lambda: UOp(Ops.DEFINE_VAR, dtypes.index, (), ("n", 1, 64)),
-    Ops.DEFINE_REG: lambda: UOp(Ops.DEFINE_REG, F32.ptr(AddrSpace.REG), (), (1, 0)),
-    Ops.BIND: lambda: UOp(
-        Ops.BIND,
-        dtypes.index,
-        (UOp(Ops.DEFINE_VAR, dtypes.index, (), ("n", 1, 64)), UOp.const(dtypes.index, 8)),
-    ),
-    Ops.UNIQUE: lambda: UOp(Ops.UNIQUE, dtypes.void, (), 0),
-    Ops.LUNIQUE: lambda: UOp(Ops.LUNIQUE, dtypes.void, (), 0),
-    Ops.DEVICE: lambda: UOp(Ops.DEVICE, dtypes.void, (), DeviceSpec("CPU")),
+    Ops.DEFINE_LOCAL: lambda: UOp.define_local(F32, 256, 0),
+    Ops.DEFINE_VAR: lambda: UOp.define_var("batch_size", 1, 128),
+    Ops.DEFINE_REG: lambda: UOp.define_reg(F32, 1, 0),
+    Ops.BIND: lambda: UOp.define_var("batch_size", 1, 128).bind(8),
+    Ops.UNIQUE: lambda: UOp.new_unique(0),
+    Ops.LUNIQUE: lambda: UOp.new_lunique(0),
+    Ops.DEVICE: lambda: UOp.new_device("CPU"),
     Ops.CONST: lambda: UOp.const(F32, 1.5),
     Ops.RESHAPE: lambda: _buffer(2, 3, 4).reshape((6, 4)),
     Ops.PERMUTE: lambda: _buffer(2, 3, 4).permute((2, 0, 1)),
-    Ops.EXPAND: lambda: UOp(Ops.EXPAND, F32, (_buffer(1, 4), UOp.shape_const((3, 4)))),
-    Ops.PAD: lambda: UOp(
-        Ops.PAD, F32, (_buffer(3, 4), UOp.shape_const((1, 0)), UOp.shape_const((1, 2)))
-    ),
-    Ops.SHRINK: lambda: UOp(
-        Ops.SHRINK, F32, (_buffer(3, 4), UOp.shape_const((0, 1)), UOp.shape_const((2, 4)))
-    ),
-    Ops.FLIP: lambda: UOp(Ops.FLIP, F32, (_buffer(3, 4),), (True, False)),
-    Ops.COPY: lambda: UOp(
-        Ops.COPY, F32, (_buffer(8), UOp(Ops.DEVICE, dtypes.void, (), DeviceSpec("CPU", 1)))
-    ),
-    Ops.MSTACK: lambda: UOp(Ops.MSTACK, F32, (_buffer(8), _buffer(8))),
-    Ops.MSELECT: lambda: UOp(
-        Ops.MSELECT, F32, (UOp(Ops.MSTACK, F32, (_buffer(8), _buffer(8))),), 1
-    ),
-    Ops.MULTI: lambda: UOp(Ops.MULTI, F32, (_buffer(4, 4),), 0),
-    Ops.GROUP: lambda: UOp(Ops.GROUP, dtypes.void, (_memory().at(_loop()).store(_value()),)),
-    Ops.DETACH: lambda: UOp(Ops.DETACH, F32, (_buffer(8),)),
-    Ops.CONTIGUOUS: lambda: UOp(Ops.CONTIGUOUS, F32, (_buffer(4, 4).permute((1, 0)),)),
-    Ops.CONTIGUOUS_BACKWARD: lambda: UOp(Ops.CONTIGUOUS_BACKWARD, F32, (_buffer(8),)),
-    Ops.PRECAST: lambda: UOp(Ops.PRECAST, F32, (_buffer(8),)),
-    Ops.NOOP: lambda: UOp(Ops.NOOP, F32, (_buffer(8),)),
-    Ops.CUSTOM: lambda: UOp(Ops.CUSTOM, dtypes.void, (_value(),), "trace({0});"),
-    Ops.CUSTOM_I: lambda: UOp(Ops.CUSTOM_I, F32, (_value(),), "fast_inverse({0})"),
-    Ops.CUSTOM_FUNCTION: lambda: UOp(
-        Ops.CUSTOM_FUNCTION, dtypes.void, (_buffer(8),), (CustomFunctionKind.GRAPH, None)
-    ),
+    Ops.EXPAND: lambda: _buffer(1, 4).expand((3, 4)),
+    Ops.PAD: lambda: _buffer(3, 4).pad((1, 0), (1, 2)),
+    Ops.SHRINK: lambda: _buffer(3, 4).shrink((0, 1), (2, 4)),
+    Ops.FLIP: lambda: _buffer(3, 4).flip((True, False)),
+    Ops.COPY: lambda: _buffer(8).copy_to("CPU:1"),
+    Ops.MSTACK: lambda: _stack(),
+    Ops.MSELECT: lambda: _stack().mselect(1),
+    Ops.MULTI: lambda: _stack().multi(0),
+    Ops.GROUP: lambda: UOp.group(_memory().at(_loop()).store(_value())),
+    Ops.DETACH: lambda: _buffer(8).detach(),
+    Ops.CONTIGUOUS: lambda: _buffer(4, 4).permute((1, 0)).contiguous(),
+    Ops.CONTIGUOUS_BACKWARD: lambda: _buffer(8).contiguous_backward(),
+    Ops.PRECAST: lambda: (_element(0, F32) * 2.0).precast(),
+    Ops.NOOP: lambda: _buffer(8).noop(),
+    Ops.CUSTOM: lambda: UOp.custom("{0}[0] = {1}", _memory(), _value()),
+    Ops.CUSTOM_I: lambda: UOp.custom_i("fast_inverse({0})", F32, _value()),
+    Ops.CUSTOM_FUNCTION: lambda: UOp.custom_function(CustomFunctionKind.GRAPH, None, _buffer(8)),
     Ops.CAST: lambda: _element(0, F32).cast(dtypes.float16),
-    Ops.BITCAST: lambda: UOp(Ops.BITCAST, dtypes.int32, (_element(0, F32),)),
+    Ops.BITCAST: lambda: _element(0, F32).bitcast(dtypes.int32),
 }
 
 

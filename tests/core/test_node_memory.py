@@ -61,7 +61,7 @@ def work() -> None:
     value = buffer.at(index.simplify()).reduce(ReduceOp.ADD, j)
     moved = value.substitute({i: UOp.range(8, 2, AxisType.GLOBAL)})
     info = KernelInfo("kernel", (AxisType.GLOBAL,))
-    sink = UOp.new_sink(moved, *(UOp.const(X, n) for n in range(50)), info=info)
+    sink = UOp.new_sink(moved, *(UOp.const(dtypes.int32, n) for n in range(50)), info=info)
     assert pickle.loads(pickle.dumps(sink)) is sink
     graph_rewrite(sink, symbolic)
     buffer.realized = UOp.new_buffer(dtypes.float32, 4096)

@@ -138,7 +138,7 @@ def test_replacements_are_not_entered() -> None:
 
 def test_many_sources_are_substituted() -> None:
     i = UOp.range(4, 0)
-    sink = UOp.new_sink(*(i + n for n in range(100)))
+    sink = UOp.group(*(i + n for n in range(100)))
     moved = sink.substitute({i: UOp.const(X, 7)})
     assert moved.src == tuple(UOp.const(X, 7) + n for n in range(100))
 
@@ -191,7 +191,7 @@ def test_visits_and_drops_on_the_way() -> None:
 def test_the_key_of_what_is_not_built(seed: int) -> None:
     nodes = random_graph(seed)
     holder = UOp.range(5, 99) + 12345
-    root = UOp.new_sink(*nodes)
+    root = UOp.group(*nodes)
 
     def half(node: UOp) -> UOp | None:
         return UOp.const(X, 7) if node.src[0] is node.src[-1] else None

@@ -149,7 +149,12 @@ REFUSED = {
     "endif": (UOp(Ops.ENDIF, VOID, (SINK,)), "if_op", "IF", "SINK"),
     "bind": (UOp(Ops.BIND, IDX, (ZERO, ZERO)), "var", "DEFINE_VAR", "CONST"),
     "device": (UOp(Ops.COPY, F32, (ONE, TWO)), "device", "DEVICE", "CONST"),
-    "tuple": (UOp(Ops.GET_TUPLE, F32, (ONE,), 0), "src", "CALL or FUNCTION or TUPLE", "CONST"),
+    "tuple": (
+        UOp(Ops.GET_TUPLE, F32, (ONE,), 0),
+        "src",
+        "a TUPLE, FUNCTION or CALL of one",
+        "CONST",
+    ),
     "program order": (
         UOp(Ops.PROGRAM, VOID, (SINK, CPU, SINK), ("linear",)),
         "linear",

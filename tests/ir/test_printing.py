@@ -196,7 +196,7 @@ def test_lines(node, guide, full):
 def test_wmma_line():
     half = UOp.vconst(dtypes.float16, (1.0,) * 8)
     metadata = WmmaMetadata(
-        "__hmma", (16, 16, 16), dtypes.float16, F32, "CUDA", upcast_axes=WmmaUpcastAxes(a=((0, 2),))
+        "__hmma", (16, 16, 16), dtypes.float16, F32, "CUDA", upcast_axes=WmmaUpcastAxes(a=((0, 8),))
     )
     wmma = UOp.wmma(half, half, UOp.vconst(F32, (0.0,) * 8), metadata)
     assert wmma.tree(ids=False).splitlines()[0] == (
@@ -204,7 +204,7 @@ def test_wmma_line():
     )
     assert wmma.tree().splitlines()[0] == (
         '[0] WMMA(name="__hmma", dims=(16, 16, 16), dtype_in=Float16, dtype_out=Float32, '
-        'device="CUDA", threads=32, upcast_axes={a=[(0, 2)]}, reduce_axes=(), tile_grid=(1, 1)) '
+        'device="CUDA", threads=32, upcast_axes={a=[(0, 8)]}, reduce_axes=(), tile_grid=(1, 1)) '
         ": <8 x Float32>"
     )
 

@@ -9,13 +9,14 @@ import numpy as np
 
 from morok.dtype import AddrSpace
 from morok.ir import numeric
+from morok.ir.interpret.memory import below
 from morok.ir.interpret.values import Value, align, combine, constant, fault, move, union
 from morok.ir.numeric import Array
-from morok.ir.ops import Ops
+from morok.ir.ops import AxisType, Ops
 from morok.ir.optable import GroupOp
 from morok.ir.uop import UOp
 
-__all__ = ["Scope", "compute", "spread"]
+__all__ = ["Scope", "compute", "joined", "lanes_of", "spread"]
 
 
 class Scope(Protocol):
@@ -63,14 +64,24 @@ def _vectorize(scope: Scope, node: UOp) -> Value:
 
 
 def _cat(scope: Scope, node: UOp) -> Value:
-    parts = []
-    for source in node.src:
-        vector = scope.value(source)
-        parts.append(vector if vector.rank else vector.map(lambda data, _: data[..., None]))
+    return joined([scope.value(source) for source in node.src])
+
+
+def joined(vectors: Sequence[Value]) -> Value:
+    """Vectors (and scalars) one after another as one vector."""
+    parts = [v if v.rank else v.map(lambda data, _: data[..., None]) for v in vectors]
     axes, arrays, _ = align(parts)
     lead = np.broadcast_shapes(*(array.shape[: len(axes)] for array in arrays))
     wide = [np.broadcast_to(array, (*lead, array.shape[-1])) for array in arrays]
     return Value(axes, np.concatenate(wide, axis=-1))
+
+
+def lanes_of(vector: Value, start: int, count: int) -> Value:
+    """`count` lanes of a vector from lane `start` on: a scalar for one; a scalar has it in all."""
+    if not vector.rank:
+        return vector
+    lanes = start if count == 1 else slice(start, start + count)
+    return vector.map(lambda data, _: data[..., lanes])
 
 
 # Reduction and materialisation -------------------------------------------------------------------
@@ -131,6 +142,92 @@ def _stack(arrays: Sequence[Array]) -> Array:
     return np.stack(np.broadcast_arrays(*arrays), axis=-1)
 
 
+# Expansion ---------------------------------------------------------------------------------------
+
+
+def _axes_of(node: UOp) -> list[UOp]:
+    """The axes of an UNROLL or CONTRACT as loops: an unrolled value is one over them."""
+    return [UOp.range(factor, axis, AxisType.UNROLL) for axis, factor in node.arg]
+
+
+def _unroll(scope: Scope, node: UOp) -> Value:
+    source, axes = scope.value(node.src[0]), _axes_of(node)
+    lanes, sizes = node.dtype.count, tuple(factor for _, factor in node.arg)
+    lead = len(source.ranges)
+    data = source.data[..., None] if source.rank == 0 else source.data
+    data = np.broadcast_to(data, (*data.shape[:lead], node.src[0].dtype.count))
+    data = data.reshape(*data.shape[:lead], *sizes, *(() if lanes == 1 else (lanes,)))
+    have = [*source.ranges, *axes]
+    order = [have.index(axis) for axis in union(have)]
+    return Value(union(have), data.transpose(*order, *range(len(have), data.ndim)))
+
+
+def _contract(scope: Scope, node: UOp) -> Value:
+    axes = _axes_of(node)
+    source = spread(scope, scope.value(node.src[0]), axes)
+    rest = tuple(axis for axis in source.ranges if axis not in axes)
+    order = [source.ranges.index(axis) for axis in (*rest, *axes)]
+    data = source.data.transpose(*order, *range(len(order), source.data.ndim))
+    if node.src[0].dtype.count > 1:
+        data = np.broadcast_to(data, (*data.shape[: len(order)], node.src[0].dtype.count))
+    return Value(rest, data.reshape(*data.shape[: len(rest)], -1))
+
+
+def _wmma(scope: Scope, node: UOp) -> Value:
+    """The product of tiles that one thread has as a whole, row by row; see `codegen.expansion`."""
+    tile = node.arg
+    if tile.threads != 1:
+        got = f"{tile.threads} threads of {tile.device}"
+        raise fault(node, "interpretable", "a tile of one thread", got)
+    rows, columns, depth = tile.tile
+    products = combine(
+        [scope.value(node.src[0]), scope.value(node.src[1])],
+        lambda arrays: _matmul(arrays[0], arrays[1], rows, columns, depth),
+    )
+    places = tuple(i for i, axis in enumerate(products.ranges) if axis in node.src[3:])
+    rest = tuple(axis for axis in products.ranges if axis not in node.src[3:])
+    summed = Value(rest, products.data.sum(axis=places))
+    kind = numeric.carrier(node.dtype)
+    return combine([summed, scope.value(node.src[2])], lambda ab: (ab[0] + ab[1]).astype(kind))
+
+
+def _matmul(a: Array, b: Array, rows: int, columns: int, depth: int) -> Array:
+    """Tiles in the lanes of vectors multiplied, with wide sums."""
+    left = a.reshape(*a.shape[:-1], rows, depth).astype(np.float64)
+    right = b.reshape(*b.shape[:-1], depth, columns).astype(np.float64)
+    product = left @ right
+    return product.reshape(*product.shape[:-2], rows * columns)
+
+
+# Several devices ---------------------------------------------------------------------------------
+
+
+def _multi(scope: Scope, node: UOp) -> Value:
+    """The shards of the MSTACK one after another along the axis; the first one of equal ones."""
+    shards, axis = node.src[0].src, node.arg
+    if axis is None:
+        return scope.value(shards[0])
+    axes, arrays, _ = align([scope.value(shard) for shard in shards])
+    lead = np.broadcast_shapes(*(array.shape[: len(axes)] for array in arrays))
+    wide = [np.broadcast_to(array, (*lead, *array.shape[len(axes) :])) for array in arrays]
+    return Value(axes, np.concatenate(wide, axis=len(axes) + axis))
+
+
+def _mselect(scope: Scope, node: UOp) -> Value:
+    return scope.value(below(node))
+
+
+def _allreduce(scope: Scope, node: UOp) -> Value:
+    """The step of the reduction from device to device; a single value is what it is."""
+    parts = node.src[0].src if node.src[0].op is Ops.MSTACK else node.src[:1]
+
+    def step(arrays: list[Array]) -> Array:
+        stacked = np.stack(np.broadcast_arrays(*arrays))
+        return numeric.settle(numeric.reduce(node.arg, node.dtype, stacked, (0,)), node.dtype)
+
+    return combine([scope.value(part) for part in parts], step)
+
+
 # Dispatch ----------------------------------------------------------------------------------------
 
 
@@ -156,9 +253,16 @@ _Compute = Callable[[Scope, UOp], Value]
 _COMPUTE: Final[dict[Ops, _Compute]] = {
     **dict.fromkeys(GroupOp.ALU, _elementwise),
     **dict.fromkeys(GroupOp.Movement, _move),
-    **dict.fromkeys((Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.NOOP, Ops.BARRIER), _pass),
+    **dict.fromkeys((Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.NOOP), _pass),
     **dict.fromkeys((Ops.CONTIGUOUS, Ops.PRECAST, Ops.COPY), _settle),
     **dict.fromkeys((Ops.DEVICE, Ops.UNIQUE, Ops.LUNIQUE, Ops.TUPLE, Ops.FUNCTION), _nothing),
+    Ops.MSTACK: _nothing,
+    Ops.UNROLL: _unroll,
+    Ops.CONTRACT: _contract,
+    Ops.WMMA: _wmma,
+    Ops.MULTI: _multi,
+    Ops.MSELECT: _mselect,
+    Ops.ALLREDUCE: _allreduce,
     Ops.CONST: lambda _, node: constant(node),
     Ops.VCONST: lambda _, node: constant(node),
     Ops.CAST: _cast,

@@ -18,9 +18,10 @@ import numpy as np
 
 from morok.dtype import DType
 from morok.ir import numeric
-from morok.ir.interpret.compute import compute, spread
+from morok.ir.interpret.compute import compute, joined, lanes_of, spread
 from morok.ir.interpret.memory import (
     EFFECTS,
+    ORDERING,
     Write,
     Writes,
     apply,
@@ -101,7 +102,7 @@ class Evaluator:
             if node.op is Ops.BIND and node.src[1].op is Ops.CONST:
                 self._inputs.variables.setdefault(node.src[0].arg[0], node.src[1].arg)
         for view in read_views(root):
-            if view.op is Ops.AFTER and memory_of(view) is not None:
+            if view.op in ORDERING and memory_of(view) is not None:
                 ordered.update(dep for dep in view.src[1:] if dep.op is Ops.RANGE)
         for node in nodes:
             if node.op in (Ops.STORE, Ops.END):
@@ -182,15 +183,16 @@ class Evaluator:
         """The sources whose values are needed."""
         op, src = node.op, node.src
         if op is Ops.STORE:
-            target = src[0]
-            view = target.src[0] if target.op is Ops.INDEX else target
-            positions = target.src[1:] if target.op is Ops.INDEX else ()
-            deps = (dep for part in chain_of(view) for dep in _effects_of(part))
-            return (*positions, src[1], *deps)
-        if op is Ops.AFTER:
+            needed = [src[1]]
+            for target in _addresses(src[0]):
+                view = target.src[0] if target.op is Ops.INDEX else target
+                needed += target.src[1:] if target.op is Ops.INDEX else ()
+                needed += [dep for part in chain_of(view) for dep in _effects_of(part)]
+            return tuple(needed)
+        if op in ORDERING:
             return (src[0], *_effects_of(node))
         if op is Ops.LOAD:
-            return (*src[1].src, *src[2:])
+            return (*(s for address in _addresses(src[1]) for s in address.src), *src[2:])
         if op is Ops.CALL:
             return tuple(arg for arg in src[1:] if arg.op is not Ops.RANGE)
         if op in (Ops.BUFFER, Ops.PARAM, Ops.FUNCTION):
@@ -268,7 +270,7 @@ class Evaluator:
         """All writes that a view of `memory` comes after, in order, each once."""
         history: dict[Write, None] = {}
         for op in chain_of(view):
-            if op.op is not Ops.AFTER:
+            if op.op not in ORDERING:
                 continue
             for loop in self._scope:
                 if loop.axis in op.src[1:] and memory in loop.written:
@@ -310,11 +312,17 @@ class Evaluator:
         return self._gather(node, node.dtype, None)
 
     def _load(self, node: UOp) -> Value:
-        address = node.src[1]
-        if address.op is not Ops.INDEX:
-            raise fault(node, "interpretable", "an INDEX as address", address.op.name)
+        addresses = _addresses(node.src[1])
         alt = self.value(node.src[2]) if len(node.src) == 3 else None
-        return self._gather(address, node.dtype, alt)
+        if len(addresses) == 1:
+            return self._gather(addresses[0], node.dtype, alt)
+        start, parts = 0, []
+        for address in addresses:
+            lanes = address.dtype.base.count
+            part = None if alt is None else lanes_of(alt, start, lanes)
+            parts.append(self._gather(address, address.dtype.base, part))
+            start += lanes
+        return joined(parts)
 
     def _gather(self, index: UOp, dtype: DType, alt: Value | None) -> Value:
         """What an INDEX reads; where its gate is false `alt`, or 0."""
@@ -354,7 +362,7 @@ class Evaluator:
                 return self._call_writes(node)
         done: dict[Write, None] = {}
         for part in node.src:
-            memory = memory_of(part) if part.op is Ops.AFTER else None
+            memory = memory_of(part) if part.op in ORDERING else None
             writes = self.writes(part) if memory is None else self._history(part, memory)
             done |= dict.fromkeys(writes)
         return tuple(done)
@@ -362,10 +370,23 @@ class Evaluator:
     def _store(self, node: UOp) -> Writes:
         target, stored = node.src[:2]
         value = self.value(stored)
+        if target.op is not Ops.PTRCAT:
+            return self._store_at(node, target, value, stored.dtype.count)
+        start = 0
+        done: dict[Write, None] = {}
+        for address in target.src:
+            lanes = address.dtype.base.count
+            part = lanes_of(value, start, lanes)
+            done |= dict.fromkeys(self._store_at(node, address, part, lanes))
+            start += lanes
+        return tuple(done)
+
+    def _store_at(self, node: UOp, target: UOp, value: Value, lanes: int) -> Writes:
+        """The writes of STORE `node` at one address."""
         gate = Value((), np.ones((), np.bool_))
         if target.op is Ops.INDEX:
             view = target.src[0]
-            places, gate = self._address(target, stored.dtype.count)
+            places, gate = self._address(target, lanes)
             inside = positions_of(view).reshape(-1)
             places = places.map(lambda data, _: inside[data])
         else:
@@ -455,7 +476,7 @@ _OWN: Final[dict[Ops, Callable[[Evaluator, UOp], Value]]] = {
     Ops.INDEX: Evaluator._index,
     Ops.LOAD: Evaluator._load,
     Ops.BUFFER_VIEW: Evaluator._buffer_view,
-    Ops.AFTER: Evaluator._after,
+    **dict.fromkeys(ORDERING, Evaluator._after),
     Ops.GET_TUPLE: Evaluator._call_value,
     Ops.CALL: Evaluator._call_value,
 }
@@ -469,9 +490,16 @@ def _body(call: UOp) -> UOp:
     return body
 
 
+def _addresses(address: UOp) -> tuple[UOp, ...]:
+    """The addresses of a vectorised access, or the one there is."""
+    if address.op not in (Ops.INDEX, Ops.PTRCAT) and address.dtype.is_ptr:
+        raise fault(address, "interpretable", "an INDEX as address", address.op.name)
+    return address.src if address.op is Ops.PTRCAT else (address,)
+
+
 def _effects_of(view: UOp) -> Iterator[UOp]:
-    """The writes that an AFTER waits for."""
-    if view.op is Ops.AFTER:
+    """The writes that an AFTER or BARRIER waits for."""
+    if view.op in ORDERING:
         yield from (dep for dep in view.src[1:] if dep.op in EFFECTS and dep.dtype.kind == "v")
 
 

@@ -1,7 +1,8 @@
 """Memory as a value: lists of writes, and the contents that they leave.
 
-A view is a chain of movement ops, BUFFER_VIEWs and AFTERs on a memory (BUFFER, PARAM, CONTIGUOUS,
-DEFINE_REG, DEFINE_LOCAL). A CONTIGUOUS is memory of its own with the contents of its source.
+A view is a chain of movement ops, BUFFER_VIEWs, MSELECTs and AFTERs on a memory (BUFFER, PARAM,
+CONTIGUOUS, DEFINE_REG, DEFINE_LOCAL). A CONTIGUOUS is memory of its own with the contents of its
+source.
 Registers are private to each iteration of the loops around them, local memory to each work-group,
 everything else there is once.
 """
@@ -25,9 +26,11 @@ from morok.ir.uop import UOp
 
 __all__ = [
     "EFFECTS",
+    "ORDERING",
     "Write",
     "Writes",
     "apply",
+    "below",
     "by_memory",
     "chain_of",
     "element_count",
@@ -39,7 +42,9 @@ __all__ = [
     "root_of",
 ]
 
-_VIEWS: Final = GroupOp.Movement | {Ops.BUFFER_VIEW, Ops.AFTER, Ops.NOOP}
+ORDERING: Final = frozenset({Ops.AFTER, Ops.BARRIER})
+"""Ops that pass a memory on once other ops are complete."""
+_VIEWS: Final = GroupOp.Movement | ORDERING | {Ops.BUFFER_VIEW, Ops.NOOP, Ops.MSELECT}
 _MEMORY: Final = frozenset(
     {Ops.BUFFER, Ops.PARAM, Ops.CONTIGUOUS, Ops.DEFINE_REG, Ops.DEFINE_LOCAL}
 )
@@ -79,10 +84,19 @@ def by_memory(writes: Iterable[Write]) -> dict[UOp, Writes]:
     return {memory: tuple(part) for memory, part in found.items()}
 
 
+def below(view: UOp) -> UOp:
+    """What a view is a view of."""
+    inner: UOp = view.src[0]
+    if view.op is Ops.MSELECT:
+        stack = inner.src[0] if inner.op is Ops.MULTI else inner
+        inner = stack.src[view.arg]
+    return inner
+
+
 def memory_of(view: UOp) -> UOp | None:
     """The memory that `view` shows, None when it shows a computed value."""
     while view.op in _VIEWS:
-        view = view.src[0]
+        view = below(view)
     return view if view.op in _MEMORY else None
 
 
@@ -99,7 +113,7 @@ def chain_of(view: UOp) -> list[UOp]:
     chain = []
     while view.op in _VIEWS:
         chain.append(view)
-        view = view.src[0]
+        view = below(view)
     return chain[::-1]
 
 
