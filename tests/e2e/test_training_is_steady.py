@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import morok as mk
+from bench import models
 from morok import _core, engine
+from morok.caches import cache_info
 from morok.tensor import base
 
 STEPS = 500
@@ -52,6 +55,44 @@ def cnn() -> Step:
         return loss
 
     return step
+
+
+@pytest.mark.parametrize("kind", [models.MLP, models.CNN, models.GPT])
+def test_the_second_step_is_the_first_ones_plan(kind: Callable[..., Any]) -> None:
+    """It is looked up: no schedule is made, no rule tried, nothing lowered or compiled."""
+    mk.clear_caches()
+    mk.manual_seed(0)
+    model = kind(**kind.small)
+    optimizer = mk.optim.Adam(mk.nn.state.get_parameters(model), lr=1e-3)
+
+    def step(number: int) -> float:
+        optimizer.zero_grad()
+        loss = model.loss(model.make_batch(number))
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    def work() -> list[int]:
+        return [
+            engine.stats.scheduled,
+            engine.stats.lowered,
+            cache_info()["schedules"].entries,
+            cache_info()["kernels"].entries,
+            *_core.rewrite_stats().values(),
+        ]
+
+    plans: list[engine.Planned] = []
+    before = work()
+    with engine.watch_kernels(lambda planned, _: plans.append(planned)):
+        losses = [step(0)]
+        after_first = work()
+        losses += [step(number) for number in range(1, 4)]
+    assert all(a > b for a, b in zip(after_first, before, strict=True))
+    assert work() == after_first
+    assert len(plans) == 4  # one a step
+    assert all(plan is plans[0] for plan in plans)
+    assert len(plans[0].kernels) > 5
+    assert len(set(losses)) == 4
 
 
 def resident() -> int:
