@@ -1,12 +1,12 @@
-"""Small cases that went wrong in systems of this kind: writes (12 to 14), depth and width (33),
-threads (36) and forks (37).
+"""Small cases that went wrong in systems of this kind: writes, depth and width, threads and
+forks.
 
 Each write runs lazily, realised after every operation, and as the third call of a jitted function;
-with caches that are cold and that are warm. Elsewhere: batch norm's statistics, case 15, in
+with caches that are cold and that are warm. Elsewhere: batch norm's statistics in
 `tests/nn/test_modules.py`; half of a buffer fed back, a tensor in a list, a method on two objects,
-changed Python values, cases 16 to 18, in `tests/jit/test_jit_basics.py`; random numbers, case 19,
+changed Python values in `tests/jit/test_jit_basics.py`; random numbers
 in `tests/jit/test_jit_random.py` and `tests/e2e/test_program_order.py`; a chain of 5,000 operations
-with its gradient, case 33, in `tests/tensor/test_tensor_gradient.py`.
+with its gradient in `tests/tensor/test_tensor_gradient.py`.
 """
 
 from __future__ import annotations

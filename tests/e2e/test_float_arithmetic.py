@@ -76,7 +76,7 @@ UNARY: list[tuple[str, Function, Callable[[np.ndarray], np.ndarray]]] = [
     ("x*-1", lambda x: x * -1.0, np.negative),
     ("x/1", lambda x: x / 1.0, lambda x: x),
     ("x/-1", lambda x: x / -1.0, np.negative),
-    # case 25: none of these is a constant
+    # None of these is a constant
     ("x*0", lambda x: x * 0.0, lambda x: x * np.float32(0)),
     ("x*0+1", lambda x: x * 0.0 + 1.0, lambda x: x * np.float32(0) + np.float32(1)),
     ("x-x", lambda x: x - x, lambda x: x - x),
@@ -94,7 +94,6 @@ UNARY: list[tuple[str, Function, Callable[[np.ndarray], np.ndarray]]] = [
     ("max(x,x)", lambda x: x.maximum(x), lambda x: x),
     ("where", lambda x: (x > 0).where(x, 0.0), lambda x: np.where(x > 0, x, np.float32(0))),
     ("where x*0", lambda x: (x.eq(x)).where(x * 0.0, x), lambda x: x * np.float32(0)),
-    # case 27
     ("round", lambda x: x.round(), np.round),
     ("floor", lambda x: x.floor(), np.floor),
     ("ceil", lambda x: x.ceil(), np.ceil),

@@ -77,7 +77,7 @@ def test_two_tensors_that_depend_on_each_other() -> None:
 
 
 def test_arrays_of_earlier_steps_stay() -> None:
-    """Outputs that somebody holds are never overwritten (of case 18)."""
+    """Outputs that somebody holds are never overwritten."""
     weights = Tensor(np.zeros(3, np.float32))
     shown = []
     for step in range(5):
@@ -87,7 +87,7 @@ def test_arrays_of_earlier_steps_stay() -> None:
 
 
 def test_a_method_of_two_objects() -> None:
-    """Case 18, without jit: what is remembered of one call never answers another."""
+    """Without jit: what is remembered of one call never answers another."""
 
     class Scaled:
         def __init__(self, scale: float) -> None:

@@ -264,7 +264,7 @@ def test_jit_sees_the_mode_of_a_model_among_its_arguments() -> None:
 
 
 def test_running_statistics_change_even_if_nobody_reads_them(rng) -> None:
-    """Case 15: with the loss, with a step, and by themselves once in a while."""
+    """With the loss, with a step, and by themselves once in a while."""
     import torch
 
     norm, theirs = mk.nn.BatchNorm1d(3), torch.nn.BatchNorm1d(3)

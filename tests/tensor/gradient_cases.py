@@ -126,7 +126,7 @@ CASES = [
         torch=functional("conv2d", None, (2, 3), (1, 2), (2, 1), 2),
     ),
     Case(
-        "conv2d_remainder",  # case 30
+        "conv2d_remainder",
         lambda x, w: x.conv2d(w, stride=3, padding=2),
         ((1, 2, 16, 16), (2, 2, 7, 7)),
         torch=functional("conv2d", stride=3, padding=2),

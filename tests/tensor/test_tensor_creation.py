@@ -138,7 +138,7 @@ def test_constants_and_counters() -> None:
 
 
 def test_random_numbers_are_fixed_when_created() -> None:
-    """Case 19: evaluation order does not matter; seeding repeats."""
+    """Evaluation order does not matter; seeding repeats."""
     manual_seed(7)
     a, b = Tensor.rand(4), Tensor.randn(4)
     second, first = b.tolist(), a.tolist()

@@ -119,7 +119,7 @@ def test_cross_entropy_is_pytorchs(rng) -> None:
         (lambda x: x.sigmoid() + x.tanh(), [-800.0, 800.0, 0.0]),
         (lambda x: x.logsumexp(0), [-math.inf, 0.0]),
         (lambda x: x * x.log(), [0.0]),
-        (lambda x: root_or_nothing(x), [0.0, 4.0]),  # case 29
+        (lambda x: root_or_nothing(x), [0.0, 4.0]),
     ],
 )
 def test_edges_are_pytorchs(function, at) -> None:
@@ -133,7 +133,6 @@ def test_edges_are_pytorchs(function, at) -> None:
 
 
 def test_tied_maxima_in_half_precision() -> None:
-    """Case 28."""
     x = Tensor(np.zeros(70_000, np.float16), requires_grad=True)
     x.max().backward()
     assert x.grad.dtype is dtypes.float16
@@ -365,7 +364,7 @@ def test_writes_to_computed_tensors_carry_gradients() -> None:
 
 
 def test_deep_chain() -> None:
-    """Case 33: no recursion along the graph."""
+    """No recursion along the graph."""
     x = Tensor([1.0], requires_grad=True)
     y = x
     for _ in range(5000):

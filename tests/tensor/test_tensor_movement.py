@@ -63,7 +63,6 @@ def test_extent() -> None:
 
 
 def test_pad_then_reshape_across_the_edge() -> None:
-    """Case 5."""
     a = np.arange(50, dtype=np.int32).reshape(2, 5, 5)
     padded = np.pad(a, ((2, 0), (0, 0), (0, 0)))
     wide = np.pad(a, ((0, 0), (0, 0), (0, 3))).reshape(2, 8, 5)

@@ -67,7 +67,7 @@ def test_pools(window: tuple[int, ...], ceil: bool, pads_count: bool) -> None:
 
 
 def test_adaptive_pool_of_uneven_windows() -> None:
-    """Case 10: (3, 33, 8, 8) to 7 x 7, flattened and summed; a direct loop says what is right."""
+    """(3, 33, 8, 8) to 7 x 7, flattened and summed; a direct loop says what is right."""
     v = np.random.default_rng(0).standard_normal((3, 33, 8, 8))
     wanted = np.zeros((3, 33, 7, 7))
     for i in range(7):

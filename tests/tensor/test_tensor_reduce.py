@@ -60,7 +60,6 @@ def test_reductions() -> None:
 
 
 def test_fused_reductions_keep_their_bounds() -> None:
-    """Cases 8 and 9."""
     x = Tensor.arange(4)
     assert (x[1:4].max() - x[1:3].min()).item() == 2
     for length in (13, 17, 31):
@@ -71,7 +70,7 @@ def test_fused_reductions_keep_their_bounds() -> None:
 
 
 def test_padding_before_and_after_a_function() -> None:
-    """Case 7: pad(f(x)) has zeros outside, f(pad(x)) has f(0)."""
+    """pad(f(x)) has zeros outside, f(pad(x)) has f(0)."""
     v = np.float32([[1.0, 2.0]])
     x, p = Tensor(v), Tensor(v).pad((1, 1))
     w = np.pad(v, ((0, 0), (1, 1)))
@@ -91,7 +90,6 @@ def test_padding_before_and_after_a_function() -> None:
 
 
 def test_sums_of_narrow_ints_are_wide() -> None:
-    """Case 22."""
     ones = Tensor(np.full(300, 1, np.uint8))
     assert ones.sum().item() == 300
     assert ones.sum().dtype is dtypes.uint32
@@ -105,7 +103,6 @@ def test_sums_of_narrow_ints_are_wide() -> None:
 
 
 def test_nan_wins_and_argmax_is_its_first_place() -> None:
-    """Case 26."""
     for place in (0, 3, 6):
         v = np.arange(7, dtype=np.float32)
         v[place] = np.nan

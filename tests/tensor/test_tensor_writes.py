@@ -21,7 +21,6 @@ def base_of(tensor: Tensor) -> int:
 
 
 def test_lazy_reader_sees_the_old_value() -> None:
-    """Case 13."""
     a = Tensor([1, 2, 3]).realize()
     b = a + 1
     a.assign(Tensor([10, 20, 30]))
@@ -84,7 +83,7 @@ def test_two_tensors_exchange_values() -> None:
 
 
 def test_moving_within_itself() -> None:
-    """Case 12: each element is read before it is overwritten."""
+    """Each element is read before it is overwritten."""
     v = np.arange(9, dtype=np.int32).reshape(3, 3)
     a, b, c = Tensor(v).realize(), Tensor(v).realize(), Tensor(v).realize()
     a.assign(a.T)
@@ -208,7 +207,7 @@ def test_memory_does_not_grow_with_steps() -> None:
 
 
 def test_threads_get_the_right_answers() -> None:
-    """Case 36: the same and different graphs, and writes, from several threads."""
+    """The same and different graphs, and writes, from several threads."""
     shared = Tensor(np.arange(8, dtype=np.float32)).realize()
     wrong: list[object] = []
 

@@ -1,4 +1,4 @@
-"""Case 38: truncated, garbage, foreign-owned or read-only cache; killed while writing; 8 cold
+"""Truncated, garbage, foreign-owned or read-only cache; killed while writing; 8 cold
 processes at once: always the right answer."""
 
 from __future__ import annotations
@@ -431,7 +431,7 @@ def test_each_file_of_the_cache_damaged_in_turn(tmp_path, how):
 PROGRAM = """
 import json, sys, time
 sys.path.insert(0, sys.argv[1])
-import test_case38_disk_cache as case
+import test_damaged_disk_cache as case
 from morok.runtime import CCompiler, default_cache, build_kernels
 while time.time() < float(sys.argv[2]):
     pass
