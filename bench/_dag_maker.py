@@ -173,6 +173,21 @@ class _Maker:
         if b is not None:
             self.add("cat", (a, b), axis)
 
+    def call(self) -> None:
+        """A function that was traced once, for this program or another."""
+        a = self.pick(lambda a: _is_number(a) and a.ndim > 0)
+        b = None if a is None else self.mate(a, lambda b: b.shape == self.array(a).shape)
+        if a is not None and b is not None and self.rng.random() < 0.6:
+            self.add("call_difference", (a, b))
+        elif a is not None:
+            self.add("call_mirrored", (a,))
+
+    def writing_call(self) -> None:
+        a = self.target(lambda a: _is_number(a) and a.ndim > 0)
+        b = None if a is None else self.mate(a, lambda b: _fits(b.shape, self.array(a)[:1].shape))
+        if a is not None and b is not None:
+            self.add(self.rng.choice(("call_added", "call_first_row")), (a, b))
+
     def same(self) -> None:
         a = self.pick()
         if a is not None:
@@ -262,10 +277,11 @@ _COMPUTING = (
     _Maker.move,
     _Maker.move,
     _Maker.cat,
+    _Maker.call,
     _Maker.same,
 )
 _OTHER = (_Maker.realize, _Maker.numpy, _Maker.forget)
-_WRITING = (_Maker.assign, _Maker.write, _Maker.write)
+_WRITING = (_Maker.assign, _Maker.assign, _Maker.write, _Maker.write, _Maker.writing_call)
 
 
 def _magnitude(a: Array) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+import morok as mk
 from morok.dtype import from_numpy
 from morok.tensor import Tensor
 
@@ -60,6 +61,31 @@ def _summed(a: Array, axis: Any, keep: bool) -> Array:
     return np.asarray(a.sum(axis, dtype, keepdims=keep))
 
 
+@mk.function
+def _difference(a: Tensor, b: Tensor) -> Tensor:
+    return a * 2 - b
+
+
+@mk.function
+def _mirrored(a: Tensor) -> Tensor:
+    """Calls another, of a value and of a view of its own."""
+    b = a.flip(0)
+    return _difference(b, a) + _difference(a, b.contiguous()).max(0)
+
+
+@mk.function
+def _added(a: Tensor, b: Tensor) -> Tensor:
+    """Writes an argument between two reads of it."""
+    before = a * 1
+    a += b
+    return before - a
+
+
+@mk.function
+def _first_row(a: Tensor, b: Tensor) -> None:
+    a[:1] = a[-1:] + b
+
+
 _MAKES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "array": (lambda a: Tensor(a).realize(), np.array),
     "lent": (lambda a: Tensor.from_numpy(a.copy()), np.array),
@@ -100,6 +126,8 @@ _COMPUTES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "cumsum": (Tensor.cumsum, lambda a, axis: a.cumsum(axis, a.dtype)),
     "matmul": _same(lambda a, b: a @ b),
     "cat": (lambda a, b, axis: a.cat(b, dim=axis), lambda a, b, axis: np.concatenate([a, b], axis)),
+    "call_difference": (_difference, lambda a, b: a * 2 - b),
+    "call_mirrored": (_mirrored, lambda a: 2 * a[::-1] - a + (2 * a - a[::-1]).max(0)),
     "contiguous": (Tensor.contiguous, np.array),
     "clone": (Tensor.clone, np.array),
 }  # fmt: skip
@@ -131,6 +159,8 @@ WRITES: dict[str, tuple[Callable[..., Any], Callable[..., Array]]] = {
     "assign": (Tensor.assign, lambda a, b: np.array(np.broadcast_to(b, a.shape))),
     "iadd": (_plus, lambda a, b: a + b),
     "isub": (_minus, lambda a, b: a - b),
+    "call_added": (_added, lambda a, b: a + b),
+    "call_first_row": (_first_row, lambda a, b: _put(a, slice(1), a[-1:] + b)),
     "write": (_store, lambda a, b, index: _put(a, index, b)),
     "write_number": (lambda a, index, n: _store(a, n, index), _put),
     "add_to": (_add_to, lambda a, b, index: _put(a, index, a[index] + b)),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 from unittest import mock
-
-import numpy as np
 
 from morok.dtype import to_numpy
 from morok.engine import CompiledKernel, Row
@@ -16,12 +14,9 @@ from morok.ir import Ops, UOp
 from morok.ir.interpret import interpret_kernel
 from morok.runtime import Buffer, CpuDevice
 
-Array = np.ndarray[Any, Any]
-RunKernel = Callable[[UOp, Sequence[Array]], list[Array]]
-
 
 class _Plans(dict[Any, Any]):
-    """Plans of one block: those that run kernels elsewhere are no use here, nor these there."""
+    """Plans of one block: those that run compiled kernels are no use here, nor these there."""
 
     def put(self, key: Any, planned: Any) -> None:
         self[key] = planned
@@ -30,9 +25,8 @@ class _Plans(dict[Any, Any]):
 class _Plan:
     """The rows of an `ExecutionPlan`, their functions being SINKs."""
 
-    def __init__(self, run: RunKernel, rows: Sequence[Row], n_given: int, sizes: Sequence[int]):
-        self._run, self._rows = run, rows
-        self._n_given, self._sizes = n_given, sizes
+    def __init__(self, rows: Sequence[Row], sizes: Sequence[int]) -> None:
+        self._rows, self._sizes = rows, sizes
 
     def run(self, given: Sequence[Buffer]) -> None:
         """Kernel after kernel, on the caller's memory and some for the slots after it."""
@@ -43,8 +37,9 @@ class _Plan:
                 memory[slot].view(to_numpy(p.dtype.base), (p.arg[1],))
                 for slot, p in zip(row.places, _params(sink), strict=True)
             ]
-            for array, after in zip(arrays, self._run(sink, arrays), strict=True):
-                array[...] = after
+            after = interpret_kernel(sink, arrays)
+            for position in row.stores:
+                arrays[position][...] = after[position]
 
 
 def _params(sink: UOp) -> list[UOp]:
@@ -52,15 +47,10 @@ def _params(sink: UOp) -> list[UOp]:
     return sorted(found, key=lambda u: u.arg[0])
 
 
-def nothing(sink: UOp, arrays: Sequence[Array]) -> list[Array]:
-    """Runs no kernel: for those who only want to know which there are."""
-    return list(arrays)
-
-
 @contextmanager
-def kernels_run_by(run: RunKernel = interpret_kernel) -> Iterator[list[UOp]]:
-    """Within the block plans are run kernel by kernel by `run(SINK, arrays of its slots)`, and
-    nothing is compiled. Gives the list of the SINKs that were scheduled, which grows."""
+def interpreted() -> Iterator[list[UOp]]:
+    """Within the block plans are run kernel by kernel on the interpreter, and nothing is compiled.
+    Gives the list of the SINKs that were planned, which grows."""
     schedule = import_module("morok.engine.schedule")
     sinks: list[UOp] = []
 
@@ -69,7 +59,7 @@ def kernels_run_by(run: RunKernel = interpret_kernel) -> Iterator[list[UOp]]:
         return [CompiledKernel(s.arg.name, s, "", s, 0) for s in asked]  # type: ignore[arg-type]
 
     def build_plan(rows: Sequence[Row], n_given: int, sizes: Sequence[int]) -> _Plan:
-        return _Plan(run, rows, n_given, sizes)
+        return _Plan(rows, sizes)
 
     with (
         mock.patch.object(schedule, "_plans", _Plans()),

@@ -266,8 +266,10 @@ def _computed(root: UOp) -> UOp:
     return UOp(Ops.CONTIGUOUS, root.dtype, (root,)) if root.op is Ops.PARAM else root
 
 
-def _is_write(root: UOp) -> bool:
-    return root.op is Ops.AFTER and not is_ordered(root)
+def _is_write(u: UOp) -> bool:
+    """A write of a whole view: neither an ordered loop nor, within one, its memory as earlier
+    iterations leave it."""
+    return u.op is Ops.AFTER and u.src[1].op is Ops.STORE and not is_ordered(u)
 
 
 def _worth_keeping(u: UOp) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from ways import realised_after_every_operation
 
 import morok as mk
-from bench._interpreted import kernels_run_by
+from bench._interpreted import interpreted
 from morok import config, engine
 from morok.tensor import Tensor
 
@@ -152,14 +152,14 @@ def third_call(program: Program, given: Array) -> list[Array]:
     return [result.numpy() for result in results]
 
 
-def interpreted(program: Program, given: Array) -> list[Array]:
-    with kernels_run_by() as sinks:
+def on_the_interpreter(program: Program, given: Array) -> list[Array]:
+    with interpreted() as sinks:
         results = lazily(program, given)
     assert sinks
     return results
 
 
-WAYS = [lazily, one_by_one, realised_after_every_step, third_call, interpreted]
+WAYS = [lazily, one_by_one, realised_after_every_step, third_call, on_the_interpreter]
 
 
 def same(got: list[Array], want: list[Any]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from bench import _dags, fuzz
 from bench._dag_maker import dag
 from bench._dags import Step
-from bench._interpreted import kernels_run_by, nothing
+from bench._interpreted import interpreted
 from morok import engine
 from morok.rangeify import movement
 from morok.tensor import Tensor
@@ -76,13 +76,15 @@ def test_wrong_writes_are_found_and_made_short(
     assert fuzz.main(["--kind", "dags", "--seed", str(seed), "--cases", "1"]) == 1
     said = capsys.readouterr().err
     line, _, program = said.partition("\n")
-    assert line.startswith(f"python -m bench fuzz --kind dags --seed {seed} --cases 1: interpreted")
+    assert line.startswith(
+        f"python -m bench fuzz --kind dags --seed {seed} --cases 1: lazy, interpreted"
+    )
     assert 2 <= len(program.splitlines()) < len(dag(seed)), program
 
 
 def _interpreted_wrongly(seed: int) -> bool:
     program = dag(seed)
-    with kernels_run_by():
+    with interpreted():
         return (
             _dags.difference(_dags.by_tensors(program, False), _dags.by_numpy(program)) is not None
         )
@@ -122,13 +124,10 @@ def test_programs_mean_what_numpy_means() -> None:
 
 def test_kernels_are_interpreted_and_none_compiled() -> None:
     before = engine.stats.lowered
-    with kernels_run_by() as sinks:
+    with interpreted() as sinks:
         x = Tensor(np.arange(37, dtype=np.float32)).realize()
         got = (x * 3 + 1).sum().item()
     assert got == sum(3 * i + 1 for i in range(37))
-    assert len(sinks) == 1
-    with kernels_run_by(nothing) as sinks:
-        (x * 3 + 1).realize()
     assert len(sinks) == 1
     assert engine.stats.lowered == before
     assert (x * 3 + 1).sum().item() == got
