@@ -23,7 +23,7 @@ from morok.ir import CallInfo, DeviceSpec, GroupOp, Level, Ops, UOp, check_stage
 from morok.rangeify import Schedule, run_kernel_split_pipeline
 
 _lock = held_at_fork(RLock())
-_schedules: Bounded[tuple[UOp, bool], Schedule] = Bounded("function schedules", 1024, _lock)
+_schedules: Bounded[tuple[bytes, bool], Schedule] = Bounded("function schedules", 1024, _lock)
 _DEVICE = UOp.new_device(DeviceSpec("CPU"))
 _CHEAP = GroupOp.Movement | {Ops.CONST, Ops.CAST, Ops.BITCAST, Ops.DEFINE_VAR, Ops.BUFFERIZE}
 
@@ -68,7 +68,8 @@ def replace_own(root: UOp, replace: dict[UOp, UOp]) -> UOp:
 
 
 def _remembered(sink: UOp) -> Schedule:
-    key = (sink, config.get().noopt)
+    # By content: a graph kept here would keep the memory of values computed from it.
+    key = (sink.key, config.get().noopt)
     with _lock:
         found = _schedules.get(key)
         if found is None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
+import morok as mk
 from bench.state_machine import run
 from morok import config
 from morok.tensor import Tensor
@@ -43,3 +47,45 @@ def test_sessions_with_a_gathered_read_whose_lanes_lie_in_two_arrays() -> None:
     vector's."""
     with config.override(verify=True):
         run(804200)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_functions_beside_ordered_loops(at_once: bool) -> None:
+    """Dags 70004, 70016, 70086: a graph with calls was cut within the loops of running sums and of
+    index writes."""
+
+    @mk.function
+    def difference(a: Tensor, b: Tensor) -> Tensor:
+        return a * 2 - b
+
+    a = np.arange(6, dtype=np.float32)
+    x, y = Tensor(a), Tensor(a[::-1].copy())
+    called = difference(x, y)
+    summed = called.cumsum(0)
+    written = x.clone()
+    written[[3, -1, 3]] = called[:3]
+    again = difference(written, summed)
+    results = [called, summed, written, again]
+    if at_once:
+        Tensor.realize(*results)
+    want_called = a * 2 - a[::-1]
+    want_written = a.copy()
+    want_written[[3, -1, 3]] = want_called[:3]
+    want_summed = want_called.cumsum()
+    want = [want_called, want_summed, want_written, want_written * 2 - want_summed]
+    for got, expected in zip(results, want, strict=True):
+        assert got.tolist() == expected.tolist()
+
+
+def test_the_schedules_of_functions_keep_no_memory() -> None:
+    """Dags 70033: a value made of constants alone stayed as long as the schedule of the call that
+    took it."""
+    twice = mk.function(lambda a, b: a * 2 + b)
+    numbers = Tensor.arange(7)
+    node = weakref.ref(numbers.uop)
+    result = twice(numbers, numbers)
+    Tensor.realize(result, numbers)
+    assert result.tolist() == [0, 3, 6, 9, 12, 15, 18]
+    del numbers, result
+    gc.collect()
+    assert node() is None
