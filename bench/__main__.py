@@ -1,6 +1,7 @@
 """python -m bench NAME [--peers tinygrad,torch,jax] [--json FILE] [--rounds N] [--quick]
                         [--kernels] [--only MODEL,…]
    python -m bench fuzz [--kind KIND,…] [--seconds N | --cases N] [--seed S]
+   python -m bench roundtrip [--only MODEL,…]
    python -m bench shapes [--shapes N]
 
 NAME is a module of this package with a `main(args)`; without one, the names are listed. Peers are
@@ -17,7 +18,7 @@ import sys
 
 import bench
 
-OWN_OPTIONS = ("fuzz", "launch", "shapes")  # their `main` takes the rest of the line
+OWN_OPTIONS = ("fuzz", "launch", "roundtrip", "shapes")  # their `main` takes the rest of the line
 NO_BENCHMARKS = (
     "harness",
     "models",

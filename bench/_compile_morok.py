@@ -27,7 +27,7 @@ class _CapturedError(BaseException):
 
 
 @contextmanager
-def _capture() -> Iterator[list[UOp]]:
+def captured() -> Iterator[list[UOp]]:
     """What the realize inside the block is asked for; it is not carried out."""
     from morok.tensor import memory
 
@@ -86,7 +86,7 @@ def _step(name: str) -> dict[str, float]:
     opt = getattr(morok.optim, optimizer)(net.params, lr=1e-3)
 
     def build() -> list[list[UOp]]:
-        with _capture() as roots:
+        with captured() as roots:
             models.loss_of(net, morok.Tensor, shape, labels).backward()
             opt.step()
         return [roots]

@@ -45,20 +45,23 @@ def get_program(
 
 def do_linearize(program: UOp, renderer: Renderer) -> UOp:
     """PROGRAM(sink, device) -> PROGRAM(sink, device, linear)"""
-    return _filled(program, 2, run_pipeline(program.src[0], renderer))
+    _expect_next(program, 2)
+    return UOp.program(*program.src, run_pipeline(program.src[0], renderer))
 
 
 def do_render(program: UOp, renderer: Renderer) -> UOp:
     """PROGRAM(sink, device, linear) -> PROGRAM(sink, device, linear, source)"""
-    code = renderer.render(_field(program, 2), kernel_name(program.src[0]))
+    _expect_next(program, 3)
+    code = renderer.render(program.src[2], kernel_name(program.src[0]))
     if config.get().debug >= 3:
         print(code, file=sys.stderr)
-    return _filled(program, 3, UOp.new_source(code))
+    return UOp.program(*program.src, UOp.new_source(code))
 
 
 def do_compile(program: UOp, compiler: Compiler) -> UOp:
     """PROGRAM(…, source) -> PROGRAM(…, source, binary)"""
-    return _filled(program, 4, UOp.new_binary(compiler.compile([_field(program, 3).arg])))
+    _expect_next(program, 4)
+    return UOp.program(*program.src, UOp.new_binary(compiler.compile([program.src[3].arg])))
 
 
 _STAGES = ("sink", "device", "linear", "source", "binary")
@@ -66,20 +69,29 @@ _STAGES = ("sink", "device", "linear", "source", "binary")
 
 def _field(program: UOp, position: int) -> UOp:
     if program.op is not Ops.PROGRAM or len(program.src) <= position:
-        raise InvalidGraphError(
-            f"expected a PROGRAM with its {_STAGES[position]}",
-            node=program,
-            stage="program",
-            rule="stages in order",
-        )
+        raise _out_of_order(program, f"a PROGRAM with its {_STAGES[position]}")
     field: UOp = program.src[position]
     return field
 
 
-def _filled(program: UOp, position: int, value: UOp) -> UOp:
-    """The program with one more field."""
+def _expect_next(program: UOp, position: int) -> None:
+    """Fields are filled in order, each once: the one at `position` must be the next."""
     _field(program, position - 1)
-    return UOp.program(*program.src[:position], value)
+    if len(program.src) > position:
+        raise _out_of_order(program, f"a PROGRAM without {_STAGES[position]}")
+
+
+def _out_of_order(program: UOp, expected: str) -> InvalidGraphError:
+    filled = " and ".join(_STAGES[: len(program.src)])
+    got = f"one with {filled}" if program.op is Ops.PROGRAM else program.op.name
+    return InvalidGraphError(
+        f"PROGRAM.stages: expected {expected}, got {got}",
+        node=program,
+        stage="program",
+        rule="stages in order",
+        expected=expected,
+        got=got,
+    )
 
 
 # ---- what a runtime asks -------------------------------------------------------------------------

@@ -298,8 +298,14 @@ def _bitcast(node: Node, src: tuple[Any, ...]) -> Fault | None:
     return None
 
 
+def _expression(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    return None if node.dtype.kind != "v" else Fault("dtype", "dtype", "that of a value", "Void")
+
+
 def _cast(node: Node, src: tuple[Any, ...]) -> Fault | None:
     before, after = src[0].dtype, node.dtype
+    if after.kind == "v":
+        return _expression(node, src)
     if not after.is_ptr and before.count != after.count:
         return Fault("cast-lanes", "dtype", f"{before.count} lanes", str(after))
     return None
@@ -473,6 +479,7 @@ SPECIAL_CHECKS: dict[Ops, Check] = {
     Ops.GEP: _gep,
     Ops.CAT: _cat,
     Ops.BITCAST: _bitcast,
+    Ops.CUSTOM_I: _expression,
     Ops.CAST: _cast,
     Ops.IF: _if,
     Ops.BIND: _bind,

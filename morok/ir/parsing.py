@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from morok.caches import memoized
 from morok.dtype import AddrSpace, DType, dtypes, from_bits, parse_dtype
 from morok.errors import DTypeError, InvalidGraphError
+from morok.ir.checks import fault_error, fault_of
 from morok.ir.ops import (
     AxisId,
     AxisType,
@@ -63,7 +64,10 @@ def register_record(kind: type) -> type:
 
 
 def parse(text: str) -> UOp:
-    """The graph that `tree()` printed: the same node. InvalidGraphError names the line at fault."""
+    """The graph that `tree()` printed: the same node.
+
+    InvalidGraphError names the line at fault, and what is ill-formed in a node that is.
+    """
     lines = [_Line.read(number, line) for number, line in enumerate(text.splitlines(), 1)]
     if not lines:
         raise InvalidGraphError("an empty text is no graph", stage="parse")
@@ -165,7 +169,11 @@ class _Line:
             arg = self._arg(self.op)
         except (ValueError, KeyError, IndexError, TypeError) as error:
             self.fail(f"arguments of {self.op.name}: {error}")
-        return UOp(self.op, self.dtype, tuple(src), arg)
+        node = UOp(self.op, self.dtype, tuple(src), arg)
+        fault = fault_of(node)
+        if fault is not None:
+            self.fail(fault_error(node, fault).message)
+        return node
 
     def _arg(self, op: Ops) -> Any:
         if op is Ops.INDEX:

@@ -179,9 +179,11 @@ _UNTYPED = (
 
 def line(node: Node, *, full: bool = True) -> str:
     """One node without its id and children; `full` says all of it, else the guide's line."""
-    shaped = None if full else _shaped_buffer(node)
-    if shaped is not None:
-        return f"BUFFER{_value(shaped)} : {node.dtype}"
+    if not full and _is_shaped_memory(node):
+        memory = node.src[0] if node.op is Ops.RESHAPE else node
+        if memory.op is Ops.BUFFER:
+            return f"BUFFER{_value(node.shape)} : {node.dtype}"
+        node = memory
     arguments = ", ".join(_arguments(node, full=full))
     head: str = node.op.name + (f"({arguments})" if arguments else "")
     if node.op is Ops.CONST and isinstance(node.arg, tuple):
@@ -195,11 +197,12 @@ def line(node: Node, *, full: bool = True) -> str:
     return head if node.op in _UNTYPED else f"{head} : {node.dtype}"
 
 
-def _shaped_buffer(node: Node) -> tuple[int, ...] | None:
-    """The shape of a BUFFER or of a RESHAPE of one, which the guide prints as BUFFER[10, 20]."""
-    if node.op is Ops.RESHAPE and node.src[0].op is Ops.BUFFER:
-        return node.shape
-    return node.shape if node.op is Ops.BUFFER else None
+def _is_shaped_memory(node: Node) -> bool:
+    """A BUFFER, which the guide prints as BUFFER[10, 20], or a RESHAPE of one or of a PARAM, which
+    the guide does not show."""
+    if node.op is Ops.RESHAPE:
+        return node.src[0].op in (Ops.BUFFER, Ops.PARAM)
+    return node.op is Ops.BUFFER and node.shape is not None
 
 
 # Trees -------------------------------------------------------------------------------------------
@@ -212,21 +215,27 @@ class _Printer:
         self.full = full
         self.ids: dict[Node, int] = {}
 
-    def first(self, node: Node) -> str:
-        """The line of a node not printed yet."""
-        text = line(node, full=self.full)
-        return f"[{self.ids[node]}] {text}" if self.full else text
+    def first(self, node: Node, above: Node | None) -> str:
+        """The line of a node not printed yet, below the line of another."""
+        if self.full:
+            return f"[{self.ids[node]}] {line(node)}"
+        text = line(node, full=False)
+        if node.op is not Ops.CONST or above is None or above.dtype.scalar is not node.dtype:
+            return text
+        # Its dtype is that of the line above, if that says one: VECTORIZE : <4 x Float32>.
+        said = line(above, full=False).endswith(f" : {above.dtype}")
+        return text.removesuffix(f" : {node.dtype}") if said else text
 
-    def again(self, node: Node) -> str:
+    def again(self, node: Node, above: Node | None) -> str:
         """The line that refers to a node printed elsewhere."""
         if self.full:
             return f"→ [{self.ids[node]}]"
         if node.op is Ops.RANGE:
             return f"RANGE({node.arg[0]}, {node.arg[1]})"
-        return line(node, full=False) + (" …" if self.children(node) else "")
+        return self.first(node, above) + (" …" if self.children(node) else "")
 
     def children(self, node: Node) -> tuple[Node, ...]:
-        if not self.full and _shaped_buffer(node) is not None:
+        if not self.full and _is_shaped_memory(node):
             return ()
         return node.src
 
@@ -236,22 +245,22 @@ class _Printer:
         for top in roots:
             if top in printed:
                 continue
-            # node, what stands in front of its line and of its children's, depth
-            stack: list[tuple[Node, str, str, int]] = [(top, "", "", 0)]
+            # node, the one above, what stands in front of its line and of its children's, depth
+            stack: list[tuple[Node, Node | None, str, str, int]] = [(top, None, "", "", 0)]
             while stack:
-                node, before, below, depth = stack.pop()
+                node, above, before, below, depth = stack.pop()
                 self.ids.setdefault(node, len(self.ids))
                 children = self.children(node)
                 if node in printed or (depth >= MAX_DEPTH and children):
                     if node not in printed:
                         roots.append(node)
-                    yield before + self.again(node)
+                    yield before + self.again(node, above)
                     continue
                 printed.add(node)
-                yield before + self.first(node)
+                yield before + self.first(node, above)
                 tee, pipe = "└── ", "    "
                 for child in reversed(children):
-                    stack.append((child, below + tee, below + pipe, depth + 1))
+                    stack.append((child, node, below + tee, below + pipe, depth + 1))
                     tee, pipe = "├── ", "│   "
 
 

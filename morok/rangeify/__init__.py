@@ -12,6 +12,7 @@ from morok.rangeify.multi import on_one_device
 from morok.rangeify.ranges import Rangeify
 from morok.rangeify.split import split_ranges
 from morok.rangeify.transforms import pm_flatten_range, simplify_merge_adjacent
+from morok.rangeify.watch import watch_range_stages
 
 __all__ = [
     "Rangeify",
@@ -26,4 +27,5 @@ __all__ = [
     "run_kernel_split_pipeline",
     "simplify_merge_adjacent",
     "split_ranges",
+    "watch_range_stages",
 ]

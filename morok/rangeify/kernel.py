@@ -20,6 +20,7 @@ from morok.rangeify.places import Kernel, Ranged
 from morok.rangeify.ranges import Rangeify
 from morok.rangeify.split import split_ranges
 from morok.rangeify.transforms import block_sums, renumber, simplify_merge_adjacent
+from morok.rangeify.watch import seen
 
 _STORES_TOGETHER = 48  # in one kernel of updates
 _ATTEMPTS = 64  # each adds a buffer that a write needs; far fewer writes than this conflict
@@ -77,9 +78,9 @@ def split_store(stores: list[UOp]) -> UOp:
     The SINK depends only on what is computed: not on names of buffers nor on where in the graph it
     stood.
     """
-    sink = UOp(Ops.SINK, dtypes.void, tuple(stores))
-    for _, stage in RANGE_STAGES:
-        sink = stage(sink)
+    sink = seen("ranges", UOp(Ops.SINK, dtypes.void, tuple(stores)))
+    for name, stage in RANGE_STAGES:
+        sink = seen(name, stage(sink))
     context = LocalAddBufferContext()
     order = sink.toposort()
     replace = {u: context.add(u) for u in order if u.op in (Ops.BUFFER, Ops.PARAM)}
@@ -281,8 +282,9 @@ def run_kernel_split_pipeline(sink: UOp) -> Schedule:
     Before: SINK of tensor-level values and of writes `AFTER(view, STORE(view, value))`; every read
     means the contents before any write. After: kernels that compute just that, in order.
     """
-    sink = on_one_device(sink)
+    sink = seen("one device", on_one_device(sink))
     sink = early_movement_ops(sink.replace(src=tuple(_computed(root) for root in sink.src)))
+    seen("early movement", sink)
     sink = _in_place(sink)
     forced: frozenset[UOp] = frozenset()
     apart: frozenset[UOp] = frozenset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
 
 import pytest
 
@@ -19,7 +20,7 @@ from morok.codegen import (
 )
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import AxisType, KernelInfo, Level, Ops, UOp
+from morok.ir import AxisType, KernelInfo, Level, Ops, UOp, check_node, find_faults, parse
 from tests.codegen import kernels
 from tests.codegen.compiled import compiler, renderer
 
@@ -62,6 +63,80 @@ def test_steps_out_of_order_are_refused() -> None:
         do_render(program, renderer())
     with pytest.raises(InvalidGraphError, match="with its source"):
         do_compile(do_linearize(program, renderer()), FakeCompiler())
+    with pytest.raises(InvalidGraphError, match="got SINK"):
+        do_linearize(sink(), renderer())
+
+
+def test_a_field_is_filled_once() -> None:
+    binary = get_program(sink(), renderer(), FakeCompiler())
+    linear, rendered = UOp.program(*binary.src[:3]), UOp.program(*binary.src[:4])
+    with pytest.raises(InvalidGraphError, match=r"without linear, got one with .* and linear"):
+        do_linearize(linear, renderer())
+    with pytest.raises(InvalidGraphError, match="without source"):
+        do_render(rendered, renderer())
+    with pytest.raises(InvalidGraphError, match="without binary"):
+        do_compile(binary, FakeCompiler())
+
+
+def stages_of(program: UOp) -> list[UOp]:
+    """A PROGRAM with nothing filled, with its LINEAR, and so on."""
+    return [UOp.program(*program.src[:count]) for count in range(2, 6)]
+
+
+def test_the_text_of_a_program_names_what_is_filled() -> None:
+    programs = stages_of(get_program(sink(), renderer(), FakeCompiler()))
+    assert [program.tree(ids=False).splitlines()[0] for program in programs] == [
+        "PROGRAM(stages=[])",
+        'PROGRAM(stages=["linear"])',
+        'PROGRAM(stages=["linear", "source"])',
+        'PROGRAM(stages=["linear", "source", "binary"])',
+    ]
+    for program in programs:
+        assert parse(program.tree()) is program
+        assert check_node(program) is program
+        filled = [name for name in FIELDS if getattr(program, name) is not None]
+        assert filled == list(program.stages)
+
+
+FIELDS = ("linear", "source", "binary")
+
+
+@pytest.mark.parametrize("order", [o for n in range(1, 4) for o in permutations(range(3), n)])
+@pytest.mark.parametrize("named", [FIELDS[:n] for n in range(4)])
+def test_every_other_order_is_refused(order: tuple[int, ...], named: tuple[str, ...]) -> None:
+    """All ways to fill some fields, under all names: one is right, and the rest is refused when it
+    is built, by the verifier and by the parser."""
+    binary = get_program(sink(), renderer(), FakeCompiler())
+    src = (*binary.src[:2], *(binary.src[2 + place] for place in order))
+    program = UOp(Ops.PROGRAM, dtypes.void, src, named)
+    if order == tuple(range(len(order))) and len(named) == len(order):
+        assert check_node(program) is UOp.program(*src)
+        assert parse(program.tree()) is program
+        return
+    with pytest.raises(
+        InvalidGraphError, match=r"PROGRAM\.(stages|linear|source|binary): expected"
+    ):
+        check_node(program)
+    assert any(n is program for n, _ in find_faults(program, Level.TENSOR))
+    with pytest.raises(InvalidGraphError, match=r"line 1: PROGRAM"):
+        parse(well_formed_lines(program, named))
+    if order != tuple(range(len(order))):
+        with pytest.raises(InvalidGraphError, match=r"PROGRAM\."):
+            UOp.program(*src)
+
+
+def well_formed_lines(program: UOp, named: tuple[str, ...]) -> str:
+    """The text of an ill-formed PROGRAM as if it were none: lines of errors say `arg=`."""
+    first, _, rest = program.tree().partition("\n")
+    stages = ", ".join(f'"{name}"' for name in named)
+    assert first.startswith("[0] PROGRAM(")
+    return f"[0] PROGRAM(stages=[{stages}])\n{rest}"
+
+
+def test_names_that_are_no_stages_are_refused() -> None:
+    for stages in (("source",), ("linear", "linear"), ("link",), "linear", None, ["linear"]):
+        with pytest.raises((InvalidGraphError, TypeError)):
+            check_node(UOp(Ops.PROGRAM, dtypes.void, (sink(), UOp.new_device()), stages))
 
 
 def test_stages_stand_in_the_order_of_their_numbers() -> None:

@@ -40,7 +40,7 @@ MMA = WmmaMetadata(
     dtypes.float16,
     F32,
     "CUDA",
-    upcast_axes=WmmaUpcastAxes(((0, 2),), (), ((1, 4), (2, 2))),
+    upcast_axes=WmmaUpcastAxes(((0, 2),), (), ((1, 2), (2, 2))),
     reduce_axes=((3, 2),),
     tile_grid=(2, 1),
 )

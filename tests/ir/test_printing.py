@@ -63,10 +63,10 @@ def test_vectors():
     assert v.gep([0, 2]).tree(ids=False) == (
         "GEP([0, 2]) : <2 x Float32>\n"
         "└── VECTORIZE : <4 x Float32>\n"
-        "    ├── CONST(1.0) : Float32\n"
-        "    ├── CONST(2.0) : Float32\n"
-        "    ├── CONST(3.0) : Float32\n"
-        "    └── CONST(4.0) : Float32"
+        "    ├── CONST(1.0)\n"
+        "    ├── CONST(2.0)\n"
+        "    ├── CONST(3.0)\n"
+        "    └── CONST(4.0)"
     )
     assert UOp.cat(v, v).tree(ids=False).splitlines()[0] == "CAT : <8 x Float32>"
 

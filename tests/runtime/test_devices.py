@@ -25,6 +25,27 @@ def test_the_cpu_is_always_there():
     assert 3 not in Device
 
 
+def test_a_hook_is_what_a_custom_function_calls(device):
+    """A device registers what makes the kernel of a kind; without one there is an error."""
+    fresh = CpuDevice()
+    with pytest.raises(DeviceError, match=r"CPU has no hook .* kind Graph \(registered: none\)"):
+        fresh.hook("Graph", None)
+    made = []
+
+    def make(payload):
+        made.append(payload)
+        return device.build([kernel_source("hooked", "((int *)bufs[0])[0] += 41;")])[0]
+
+    fresh.register_hook("Graph", make)
+    data = np.array([1, 2], np.int32)
+    plan = ExecutionPlan([(fresh.hook("Graph", "p"), (0,), 0, 0, 1, None, "hooked")], 1)
+    plan.run([fresh.allocator.wrap(data)])
+    assert data.tolist() == [42, 2]
+    assert made == ["p"]
+    with pytest.raises(DeviceError, match="registered: Graph"):
+        fresh.hook("EncDec", None)
+
+
 def test_unknown_devices_are_named_with_what_there_is():
     with pytest.raises(DeviceError, match=r"no device 'CPUU', did you mean 'CPU'\? \(there are: C"):
         Device["CPUU"]

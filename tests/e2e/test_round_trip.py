@@ -1,0 +1,26 @@
+"""Text and back, at every stage, of every kernel of real models. `python -m bench roundtrip` does
+the same for a whole training step of each."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.roundtrip import MODELS, round_trip
+from morok import config
+from morok.codegen import PIPELINE
+from morok.rangeify.kernel import RANGE_STAGES
+
+
+@pytest.mark.parametrize(("name", "at_least"), [("resnet50 forward", 35), ("small gpt step", 35)])
+def test_every_graph_of_a_model_comes_back_from_its_text(name: str, at_least: int) -> None:
+    with config.override(verify=False):  # other tests verify the stages
+        trip = round_trip(MODELS[name]())
+    assert trip.lost == []
+    assert trip.kernels >= at_least
+    for stage in (f"{stage.number} {stage.name}" for stage in PIPELINE):
+        assert trip.graphs[stage] == trip.kernels
+    for stage, _ in RANGE_STAGES:
+        assert trip.graphs[stage] >= trip.kernels
+    assert {"tensors", "normalised", "early movement", "ranges", "schedule", "optimised"} <= set(
+        trip.graphs
+    )
