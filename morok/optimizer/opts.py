@@ -9,6 +9,7 @@ UPCAST    R(a, n*m) -> R(a, n)*m + R(new, m, UPCAST)                     LOOP or
 UNROLL    R(a, n*m) -> R(a, n)*m + R(new, m, UNROLL)                     LOOP or REDUCE
 SPLIT     R(a, n*m) -> R(a, n)*m + R(a+1, m), axes above a move up       LOOP or REDUCE
 SWAP      R(a, …), R(b, …) -> R(b, …), R(a, …)                           two of one type
+MERGE     R(a, n), R(b, m) -> R(b, n*m) // m, R(b, n*m) % m              two of the output
 TAIL      R(a, n*m+k) -> R(a, n*m), and R(a+1, k) + n*m beside it        output or REDUCE
 LOCAL     INDEX(PARAM(slot), f(a, b)) ->                                 any loops
           INDEX(BUFFERIZE(INDEX(PARAM(slot), f(new, new+1)), new, new+1), a, b)
@@ -17,6 +18,7 @@ An UPCAST or UNROLL range takes the number above all in use, as it never becomes
 TAIL repeats the STORE for the last k iterations, or adds the REDUCE over them to the first one.
 LOCAL(a, slot, b, …) copies what one read of a buffer sees along the named axes to memory near the
 core; it is filled in the innermost of the read's other loops, its layout is the order of the names.
+Zeros around what is read, WHERE(inside, INDEX, 0), are copied too.
 """
 
 from __future__ import annotations
@@ -27,11 +29,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from morok._core import toposort
+from morok._core import consumers, toposort
 from morok.errors import OptError
 from morok.ir import AddrSpace, AxisType, BufferizeOpts, KernelInfo, Ops, UOp, register_record
 from morok.optimizer.ranges import (
     make_range,
+    merge_ranges,
     next_number,
     range_end,
     reads_of,
@@ -56,6 +59,7 @@ class OptOps(enum.Enum):
     UNROLL = "UNROLL"
     SPLIT = "SPLIT"
     SWAP = "SWAP"
+    MERGE = "MERGE"
     TAIL = "TAIL"
     LOCAL = "LOCAL"
 
@@ -66,8 +70,8 @@ class OptOps(enum.Enum):
 @register_record
 @dataclass(frozen=True, slots=True)
 class Opt:
-    """One action: prints and parses as `UPCAST(1, 8)`. `arg` is the amount, SWAP's other axis, or
-    LOCAL's slot followed by its other axes."""
+    """One action: prints and parses as `UPCAST(1, 8)`. `arg` is the amount, SWAP's or MERGE's
+    other axis, or LOCAL's slot followed by its other axes."""
 
     op: OptOps
     axis: int
@@ -247,6 +251,22 @@ def _swap(sink: UOp, axis: int, other_axis: int) -> UOp:
     )
 
 
+def _merge(sink: UOp, axis: int, other_axis: int) -> UOp:
+    outer, inner = _axis(sink, axis), _axis(sink, other_axis)
+    binders = _binders(sink, outer)
+    _require(
+        outer is not inner and binders == _binders(sink, inner),
+        f"axes {axis} and {other_axis} are not loops of the same statements",
+    )
+    _require(
+        all(node.op is Ops.STORE for node in binders) and outer.arg[1] is inner.arg[1],
+        f"axes {axis} and {other_axis} are not loops of the output",
+    )
+    _check_independent(sink, outer)
+    _check_independent(sink, inner)
+    return merge_ranges(sink, outer, inner)
+
+
 def _tail(sink: UOp, axis: int, amount: int) -> UOp:
     rng = _axis(sink, axis)
     end = range_end(rng)
@@ -326,11 +346,26 @@ def _local(sink: UOp, axis: int, slot: int, more: tuple[int, ...]) -> UOp:
         size * read.dtype.itemsize <= MAX_LOCAL_BYTES,
         f"{size} elements of {read.dtype} are more than {MAX_LOCAL_BYTES} bytes",
     )
+    copied = _padded_read(sink, read)
     number = next_number(sink)
     fills = [make_range(range_end(rng), number + i, AxisType.LOOP) for i, rng in enumerate(named)]
-    copy = substitute_open([read], dict(zip(named, fills, strict=True)))[0]
+    copy = substitute_open([copied], dict(zip(named, fills, strict=True)))[0]
     buffer = copy.bufferize(*fills, opts=BufferizeOpts(addrspace=AddrSpace.LOCAL))
-    return sink.substitute({read: buffer.at(*named)})
+    return sink.substitute({copied: buffer.at(*named)})
+
+
+def _padded_read(sink: UOp, read: UOp) -> UOp:
+    """WHERE(inside, read, 0) if that is all the read is for and depends on no other axes: the copy
+    holds the zeros too, and whoever reads it asks nothing. Else the read."""
+    users = consumers(sink)[read]
+    if len(users) != 1 or users[0].op is not Ops.WHERE:
+        return read
+    padded = users[0]
+    inside, value, outside = padded.src
+    if value is not read or outside.op is not Ops.CONST or read in toposort(inside):
+        return read
+    same = set(padded.open_ranges) == set(read.open_ranges)
+    return padded if same and outside.arg == 0 and not reads_of([inside]) else read
 
 
 def _is_slot(buffer: UOp, slot: int) -> bool:
@@ -348,5 +383,6 @@ _ACTIONS = {
     OptOps.UNROLL: _unroll,
     OptOps.SPLIT: _split,
     OptOps.SWAP: _swap,
+    OptOps.MERGE: _merge,
     OptOps.TAIL: _tail,
 }

@@ -23,6 +23,7 @@ __all__ = [
     "lane_stride",
     "lanes_of_sums",
     "make_range",
+    "merge_ranges",
     "next_number",
     "range_end",
     "reads_of",
@@ -99,6 +100,30 @@ def rename_ranges(sink: UOp, parts: Mapping[UOp, tuple[UOp, ...]]) -> UOp:
             new[node] = src[0]
         else:
             new[node] = UOp(node.op, node.dtype, tuple(src), node.arg)
+    return new[sink]
+
+
+def merge_ranges(sink: UOp, outer: UOp, inner: UOp) -> UOp:
+    """One range, numbered as `inner`, in place of two that the same STOREs bind: its quotient by
+    the end of `inner` is `outer`, its remainder `inner`. Addresses come out simplified."""
+    n = range_end(inner)
+    merged = make_range(range_end(outer) * n, int(inner.arg[0].number), inner.arg[1])
+    new: dict[UOp, UOp] = {outer: merged // n, inner: merged % n}
+    addresses = [u for u in toposort(sink) if u.dtype is dtypes.index and u.op is not Ops.RANGE]
+    open_here = [u for u in addresses if is_open(u, {outer, inner})]
+    replaced = simplify_all(substitute_open(open_here, new))
+    new.update(zip(open_here, replaced, strict=True))
+    for node in toposort(sink):
+        if node in new:
+            continue
+        start = OPS[node.op].range_end
+        src: list[UOp] = []
+        for position, source in enumerate(node.src):
+            if start is None or position < start or source not in (outer, inner):
+                src.append(new[source])
+            elif source is inner:
+                src.append(merged)
+        new[node] = UOp(node.op, node.dtype, tuple(src), node.arg)
     return new[sink]
 
 

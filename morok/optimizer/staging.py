@@ -29,7 +29,18 @@ _NO_LANE = 4  # iterations below which an axis makes no vectors at all
 
 
 def stage_operand(facts: Facts) -> UOp:
-    """The kernel with the operand of one reduction staged, where that pays."""
+    """The kernel with the operands of the heaviest reduction, and of those like it, staged where
+    that pays."""
+    sink = facts.sink
+    merged = facts
+    while (merge := merge_short_lane(merged)) is not None:
+        sink = replay(sink, (merge,))
+        merged = Facts(sink, facts.capability)
+    staged = _staged(merged)
+    return staged if merged is facts or staged is not sink else _staged(facts)
+
+
+def _staged(facts: Facts) -> UOp:
     for node in sorted(facts.reduces, key=_work, reverse=True):
         opts = choose_staging(facts, node)
         if opts:
@@ -38,6 +49,48 @@ def stage_operand(facts: Facts) -> UOp:
             except OptError:
                 continue
     return facts.sink
+
+
+def merge_short_lane(facts: Facts) -> Opt | None:
+    """The MERGE of a lane that is short with the loop around it along which the STORE goes on, if
+    there is one: the rows of a small image are one long row.
+
+    What reductions read may become uneven, as a copy of it is not; other reads must go on too. The
+    taps of a window, along which the sums of a weight's gradient walk a whole image, are no rows.
+    """
+    (store, *others) = facts.sink.src
+    axes = sorted(store.ended_ranges, key=lambda rng: rng.arg[0])
+    lanes = [rng for rng in axes if lane_stride(store.src[0], rng) == 1]
+    if others or not facts.reduces or not all(map(facts.usable, axes)):
+        return None
+    if len(lanes) != 1 or not short_lane(lanes[0]):
+        return None
+    (lane,) = lanes
+    copied = reads_of([node.src[0] for node in facts.reduces])
+    if any(_are_taps(facts, read, lane) for read in copied):
+        return None
+    even = [store.src[0], *(read for read in facts.reads if read not in copied)]
+    for outer in axes:
+        if outer is not lane and all(_goes_on(each, outer, lane) for each in even):
+            return Opt(OptOps.MERGE, outer.arg[0].number, lane.arg[0].number)
+    return None
+
+
+def _are_taps(facts: Facts, read: UOp, lane: UOp) -> bool:
+    """Does a sum walk further along the neighbours that a read has along the lane?"""
+    step = facts.stride(read, lane)
+    return step not in (None, 0) and any(
+        rng.arg[1] is AxisType.REDUCE
+        and range_end(rng) > range_end(lane)
+        and facts.stride(read, rng) == step
+        for rng in read.open_ranges
+    )
+
+
+def _goes_on(index: UOp, outer: UOp, lane: UOp) -> bool:
+    """Does the next iteration of `outer` begin where the last one of `lane` ends?"""
+    along = lane_stride(index, lane)
+    return along is not None and lane_stride(index, outer) == along * range_end(lane)
 
 
 def _work(node: UOp) -> int:
@@ -79,20 +132,41 @@ def _staging(facts: Facts, node: UOp, store: UOp, lane: UOp) -> tuple[Opt, ...]:
     if not all(facts.usable(rng) and rng.arg[1] is AxisType.LOOP for rng in axes):
         return ()
     rows = [rng for rng in facts.rows(node, lane) if rng in axes]
-    reads = [read for read in reads_of(node.src[:1]) if lane in read.open_ranges]
-    slots = {read.src[0] for read in reads if read.src[0].op is Ops.PARAM}
-    if not reads or len(slots) < len(reads) or _product(rows) < _MIN_ROWS:
+    if _product(rows) < _MIN_ROWS:
         return ()
-    # All loops of a sum in parts, so that one copy serves all rows; if that is too much, one part.
-    whole = [_loops(read, node, parts=True) for read in reads]
-    part = [_loops(read, node, parts=False) for read in reads]
-    if not all(part) or not all(facts.usable(rng) for named in whole for rng in named):
-        return ()
-    for choice in (whole, part) if whole != part else (whole,):
-        tile = _tile_width(facts, reads, lane, sum(map(_product, choice)))
-        if tile:
-            return _opts(dict(zip(reads, choice, strict=True)), lane, rows, axes, tile)
+    alike = [
+        other
+        for other in facts.reduces
+        if other is not node and set(rows) <= set(facts.rows(other, lane))
+    ]
+    for nodes in ([node, *alike], [node]) if alike else ([node],):
+        copied = _copied(facts, nodes, lane)
+        for choice in copied:
+            tile = _tile_width(facts, list(choice), lane, sum(map(_product, choice.values())))
+            if tile:
+                return _opts(choice, lane, rows, axes, tile)
     return ()
+
+
+def _copied(facts: Facts, nodes: list[UOp], lane: UOp) -> list[dict[UOp, tuple[UOp, ...]]]:
+    """What to copy for some REDUCEs, best first: each read along the lane, and the loops it is
+    copied along. All loops of a sum in parts, so that one copy serves all rows; if that is too
+    much, one part."""
+    reads: dict[UOp, UOp] = {}
+    for node in nodes:
+        for read in reads_of(node.src[:1]):
+            if lane in read.open_ranges:
+                reads.setdefault(read, node)
+    slots = {read.src[0] for read in reads if read.src[0].op is Ops.PARAM}
+    if not reads or len(slots) < len(reads):
+        return []
+    whole = {read: _loops(read, node, parts=True) for read, node in reads.items()}
+    part = {read: _loops(read, node, parts=False) for read, node in reads.items()}
+    if not all(part.values()):
+        return []
+    if not all(facts.usable(rng) for named in whole.values() for rng in named):
+        return []
+    return [whole, part] if whole != part else [whole]
 
 
 def _loops(read: UOp, node: UOp, *, parts: bool) -> tuple[UOp, ...]:

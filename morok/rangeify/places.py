@@ -24,6 +24,11 @@ class Kernel:
         default_factory=dict
     )  # buffers read: PARAM, AFTER or GLOBAL nodes
 
+    @property
+    def own(self) -> Use:
+        """Where a value of its shape is computed once for each iteration of its output loops."""
+        return Use(self, self.index, None)
+
 
 @dataclass(frozen=True, slots=True)
 class Use:

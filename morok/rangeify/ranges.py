@@ -41,6 +41,8 @@ from morok.rangeify.places import Kernel, Ranged, Row, Use, end_of
 from morok.rangeify.values import Values
 
 LOCAL_BYTES = 64 * 1024  # a scratch row that stays in the caches near the core
+SHARED = 32  # rows of a contraction for which one copy of what they read is made
+AGAIN = 10  # times that such copies may take up each element
 _ZERO = UOp.const(dtypes.index, 0)
 
 
@@ -56,7 +58,7 @@ class Rangeify:
         self.costs: dict[UOp, Cost] = count_costs(self.order)
         self.users: dict[UOp, list[UOp]] = consumers(sink)
         self.uses: dict[UOp, dict[Use, None]] = {}
-        self.home: dict[UOp, Kernel] = {}  # GLOBAL nodes
+        self.home: dict[UOp, Use] = {}  # GLOBAL nodes -> where they are computed and stored
         self.rows: dict[UOp, Row] = {}  # LOCAL nodes
         self.enclosing: dict[UOp, tuple[UOp, ...]] = {}
         self.kernels: list[Kernel] = []
@@ -144,7 +146,24 @@ class Rangeify:
         read."""
         if u.op is not Ops.PAD:
             return u.op in GroupOp.Movement and not self._trims_a_sum(u, uses)
-        return all(apply_movement(u, use.index, use.valid)[1] is use.valid for use in uses)
+        asks = any(apply_movement(u, use.index, use.valid)[1] is not use.valid for use in uses)
+        return not asks or self._is_shared_operand(u, uses)
+
+    def _is_shared_operand(self, u: UOp, uses: dict[Use, None]) -> bool:
+        """Is this padded image read by one contraction, of which many rows share what they read?
+        The kernel copies it near the core, tile by tile, for all of them (`optimizer/staging.py`),
+        and the copy asks the question: once for SHARED multiply-adds and more, which is less than a
+        buffer costs as long as the windows do not overlap too often (AGAIN)."""
+        if len(uses) > 1:
+            return False
+        (use,) = uses
+        own = use.open_ranges()
+        distinct = prod(end_of(r) for r in own)
+        return (
+            any(r.arg[1].is_reduce for r in own)
+            and self.times(use) >= SHARED * distinct
+            and distinct <= AGAIN * numel(u)
+        )
 
     def _trims_a_sum(self, u: UOp, uses: dict[Use, None]) -> bool:
         """Is this all that anybody wants of a reduction which gets a buffer? Then only this part
@@ -181,11 +200,11 @@ class Rangeify:
             return (times - count) * cost.work <= ROUND_TRIP * count
         # In several kernels: computing it again reads its leaves again; a buffer is written once
         # and read by all.
-        leaves = len(cost.leaves)
+        read = sum(min(numel(leaf), count) for leaf in cost.leaves)
         n = len(uses)
         return (
             max(times, n * count) * cost.work <= (ROUND_TRIP + 1) * count * n
-            and n * leaves <= leaves + n + 1
+            and n * read <= read + (n + 1) * count
         )
 
     def _continues(self, u: UOp) -> bool:
@@ -244,27 +263,28 @@ class Rangeify:
         if u not in self.apart:
             home = self._join(uses, shape) if uses else self._join_sibling(u, shape)
         if home is None:
-            home = self._new_kernel(shape)
-            home.closed = u in self.apart
+            fresh = self._new_kernel(shape)
+            fresh.closed = u in self.apart
             if not uses:
-                self._unread.setdefault(shape, []).append(home)
+                self._unread.setdefault(shape, []).append(fresh)
+            home = fresh.own
         self._settle(u, home, uses)
 
-    def _settle(self, u: UOp, home: Kernel, uses: dict[Use, None]) -> None:
-        """`home` computes `u`; its users wait for it."""
-        home.outputs.append(u)
+    def _settle(self, u: UOp, home: Use, uses: dict[Use, None]) -> None:
+        """`u` is computed and stored at `home`; the kernels of its users wait for that one."""
+        home.kernel.outputs.append(u)
         self.home[u] = home
         for use in uses:
-            if use.kernel is not home:
-                home.readers[use.kernel] = None
+            if use.kernel is not home.kernel:
+                home.kernel.readers[use.kernel] = None
                 use.kernel.reads[u] = None
-        self._descend(u, Use(home, home.index, None))
+        self._descend(u, home)
 
     def _make_ordered(self, u: UOp, uses: dict[Use, None]) -> None:
         """A kernel for an ordered loop, after one that fills its memory."""
         home = self._new_kernel(tuple(end_of(r) for r in loops_of(u)))
         home.closed = home.ordered = True
-        self._settle(u, home, uses)
+        self._settle(u, home.own, uses)
         memory = u.src[0]
         if memory.op is Ops.CONTIGUOUS:
             fill = UOp(Ops.NOOP, u.dtype, (memory.src[0], u))
@@ -272,29 +292,31 @@ class Rangeify:
             first = self._new_kernel(memory.shape or ())
             first.closed = True
             first.readers[home] = None
-            self._settle(fill, first, {})
+            self._settle(fill, first.own, {})
 
-    def _join(self, uses: dict[Use, None], shape: tuple[int, ...]) -> Kernel | None:
-        """A user's kernel that can store the value too: it wants it at its own output index and
-        nowhere else, and no other user's kernel comes before it."""
+    def _join(self, uses: dict[Use, None], shape: tuple[int, ...]) -> Use | None:
+        """The use in a user's kernel that can store the value too: it wants each element once, in
+        the order of its output loops (dims of one element between do not matter), and no other
+        user's kernel comes before it."""
         for use in uses:
             k = use.kernel
-            if k.closed or use.index != k.index or shape != k.shape or use.valid is not None:
+            loops = tuple(i for i in use.index if i.op is Ops.RANGE)
+            if k.closed or use.valid is not None or loops != k.ranges or prod(shape) != prod(k.shape):
                 continue
             if any(v.kernel is k and v is not use for v in uses):
                 continue
             others = {v.kernel for v in uses} - {k}
             if not any(self._reaches(o, k) for o in others):
-                return k
+                return use
         return None
 
-    def _join_sibling(self, u: UOp, shape: tuple[int, ...]) -> Kernel | None:
+    def _join_sibling(self, u: UOp, shape: tuple[int, ...]) -> Use | None:
         """A kernel nobody reads from, with the same loops, that reads one of the arrays this value
         needs: one pass over it serves both (the moments and the weights of an optimizer)."""
         wanted = self._arrays(u)
         for k in self._unread.get(shape, ()):
             if not k.closed and not k.readers and any(wanted & self._arrays(o) for o in k.outputs):
-                return k
+                return k.own
         return None
 
     def _arrays(self, u: UOp) -> set[UOp]:

@@ -81,17 +81,17 @@ class Values:
 
     def _store(self, u: UOp, uses: dict[Use, None]) -> None:
         home = self.walk.home[u]
-        own = Use(home, home.index, None)
-        value = self._compute(u, own)
+        value = self._compute(u, home)
         if u.op is Ops.AFTER:
             self.buffers[u] = below_movement(u.src[0])
             target = _view_read(u.src[1].src[0], home.index, None)
         else:
             self.buffers[u] = self._buffer(u)
-            target = _read(self.buffers[u], flatten(home.index, home.shape), None)
-        self.stores[home][u] = UOp(Ops.STORE, dtypes.void, (target, value, *home.ranges))
+            target = self._stored(u, home)
+        store = UOp(Ops.STORE, dtypes.void, (target, value, *home.kernel.ranges))
+        self.stores[home.kernel][u] = store
         for use in uses:
-            if use == own:
+            if use == home:
                 self.values[u, use] = value
             elif u.op is Ops.AFTER:
                 self.values[u, use] = _view_read(u.src[0], use.index, use.valid)
@@ -103,18 +103,19 @@ class Values:
         return _read(self.buffers[u], flatten(use.index, u.shape or ()), use.valid)
 
     def _store_ordered(self, u: UOp, uses: dict[Use, None]) -> None:
-        home, memory = self.walk.home[u], u.src[0]
+        at_home, memory = self.walk.home[u], u.src[0]
+        home = at_home.kernel
         if memory.op is Ops.CONTIGUOUS:
             fill = self.walk.fills[u]
-            first = self.walk.home[fill]
+            at_first = self.walk.home[fill]
+            first = at_first.kernel
             self.buffers[u] = self.buffers[fill] = self._buffer(u)
             at = _read(self.buffers[u], flatten(first.index, first.shape), None)
-            value = self._compute(fill, Use(first, first.index, None))
+            value = self._compute(fill, at_first)
             self.stores[first][fill] = UOp(Ops.STORE, dtypes.void, (at, value, *first.ranges))
         else:
             self.buffers[u] = below_movement(memory)
-        own = Use(home, home.index, None)
-        new = self._elements(u, own)
+        new = self._elements(u, at_home)
         index, value = u.src[1].src[:2]
         for read in (*element_reads(parts_of(u)), index):
             if read is index or is_carried(read):

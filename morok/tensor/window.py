@@ -30,38 +30,37 @@ def window_count(length: int, kernel: int, stride: int, dilation: int) -> int:
     return (length - dilation * (kernel - 1) - 1) // stride + 1
 
 
-def windows(
-    u: UOp, axis: int, kernel: int, stride: int, dilation: int, lead: int, tail: int
-) -> UOp:
-    """The axis (length h, after `lead` zeros in front and `tail` behind) as two: (kernel, windows).
+def windows(u: UOp, axis: int, kernel: int, stride: int, dilation: int) -> UOp:
+    """The axis (length h) as two: (kernel, windows).
 
-    Element (c, o) of the result is element o * stride + c * dilation of the padded axis.
+    Element (c, o) of the result is element o * stride + c * dilation of the axis.
 
         h -> pad -> L = P + h + … -> kernel copies in a row -> rows of L + dilation -> columns
         P, P + stride, …     with P = (kernel - 1) * dilation
 
     In row c, column P + o * stride is flat place c * (L + dilation) + P + o * stride
     = c * L + (P + o * stride + c * dilation): because 0 <= P + o * stride < L + dilation and
-    P + o * stride + c * dilation < L, row c is found by interval reasoning alone. Backwards the
-    place c * L + P + i lies in row c at column P + i - c * dilation, again within the row.
+    P + o * stride + c * dilation < L, row c is found by interval reasoning alone, and no element of
+    the padding is read. Backwards the place c * L + P + i lies in row c at column
+    P + i - c * dilation, again within the row.
     """
     shape = nodes.shape_of(u)
-    count = window_count(shape[axis] + lead + tail, kernel, stride, dilation)
+    count = window_count(shape[axis], kernel, stride, dilation)
     front, back = shape[:axis], shape[axis + 1 :]
-    if stride == kernel and dilation == 1 and count * stride == shape[axis] + lead + tail:
+    if stride == kernel and dilation == 1 and count * stride == shape[axis]:
         # Windows side by side: nothing is read twice.
-        u = nodes.reshape(_padded(u, axis, lead, tail), (*front, count, kernel, *back))
+        u = nodes.reshape(u, (*front, count, kernel, *back))
         order = list(range(len(shape) + 1))
         order[axis], order[axis + 1] = axis + 1, axis
         return nodes.permute(u, order)
     if kernel == 1:
-        u = take(_padded(u, axis, lead, tail), axis, 0, count, stride)
+        u = take(u, axis, 0, count, stride)
         return nodes.reshape(u, (*front, 1, count, *back))
     before = (kernel - 1) * dilation
-    length = before + lead + shape[axis] + tail
+    length = before + shape[axis]
     # The last window's row of `stride` columns must lie within the row.
     short = max(0, before + count * stride - (length + dilation))
-    u = _padded(u, axis, before + lead, tail + short)
+    u = _padded(u, axis, before, short)
     length += short
     u = nodes.reshape(u, (*front, 1, length, *back))
     u = nodes.expand(u, (*front, kernel, length, *back))
@@ -127,7 +126,8 @@ class Window(Linalg):
         dilation: Shape,
         pads: list[tuple[int, int]],
     ) -> UOp:
-        """The last axes of `u`, each as (kernel, windows)."""
+        """The last axes of `u`, each as (kernel, windows), after zeros around them all: one image
+        with a frame, not one for each axis."""
         rank = len(kernel)
         shape = nodes.shape_of(u)
         first = len(shape) - rank
@@ -139,8 +139,11 @@ class Window(Linalg):
                     f"{method}: a window of {kernel} (dilation {dilation}) does not fit in shape "
                     f"{self.shape} with padding {pads}",
                 )
+        if any(map(any, pads)):
+            around = [(0, 0)] * first + pads
+            u = nodes.pad(u, [lead for lead, _ in around], [tail for _, tail in around])
         for i in reversed(range(rank)):
-            u = windows(u, first + i, kernel[i], stride[i], dilation[i], *pads[i])
+            u = windows(u, first + i, kernel[i], stride[i], dilation[i])
         return u
 
     # convolution ---------------------------------------------------------------------------------

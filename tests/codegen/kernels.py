@@ -156,6 +156,21 @@ def conv(channels: int, outs: int, size: int, taps: int) -> Kernel:
     return k.kernel(out.at((o * size + y) * size + x).store(value, o, y, x))
 
 
+def framed_conv(channels: int, outs: int, size: int) -> Kernel:
+    """As `conv` with three taps, but zeros are chosen instead of what lies beyond the border."""
+    k = Builder(12)
+    o, y, x = k.loop(outs), k.loop(size), k.loop(size)
+    c, r, q = k.red(channels), k.red(3), k.red(3)
+    out = k.param(outs * size * size)
+    image, weight = k.param(channels * size * size), k.param(outs * channels * 9)
+    row, column = y + r + -1, x + q + -1
+    inside = (row >= 0) & (row < size) & (column >= 0) & (column < size)
+    pixel = image.at((c * size + row) * size + column, gate=inside)
+    factor = weight.at(((o * channels + c) * 3 + r) * 3 + q)
+    value = (inside.where(pixel, 0.0) * factor).reduce(ReduceOp.ADD, c, r, q)
+    return k.kernel(out.at((o * size + y) * size + x).store(value, o, y, x))
+
+
 def padded(n: int, before: int, after: int) -> Kernel:
     """out = x with zeros around it, plus one"""
     k = Builder(9)

@@ -131,6 +131,25 @@ def test_padded_image_is_staged_for_many_channels() -> None:
     assert opts.startswith("SWAP(0, 1); SWAP(1, 2); LOCAL(3, 1, 4, 5, 1); ")
 
 
+def test_rows_of_a_small_image_are_one_long_row() -> None:
+    """49 positions in vectors instead of rows of 7; where a row is long enough it stays."""
+    opts = chosen(kernels.framed_conv(8, 32, 7))
+    assert opts.startswith("MERGE(1, 2); SWAP(0, 2); TAIL(0, 8); SPLIT(0, 8); LOCAL(")
+    assert "MERGE" not in chosen(kernels.framed_conv(8, 32, 16))
+
+
+def test_operands_of_sums_side_by_side_are_staged_together() -> None:
+    """out = A @ B + C @ D"""
+    k = Builder()
+    i, j, r, s = k.loop(32), k.loop(256), k.red(96), k.red(64)
+    out, a, b = k.param(32 * 256), k.param(32 * 96), k.param(96 * 256)
+    c, d = k.param(32 * 64), k.param(64 * 256)
+    first = (a.at(i * 96 + r) * b.at(r * 256 + j)).reduce(ReduceOp.ADD, r)
+    second = (c.at(i * 64 + s) * d.at(s * 256 + j)).reduce(ReduceOp.ADD, s)
+    opts = chosen(k.kernel(out.at(i * 256 + j).store(first + second, i, j)))
+    assert opts.startswith("SWAP(0, 1); SPLIT(0, 16); LOCAL(3, 2, 1); LOCAL(4, 4, 1); ")
+
+
 def batched(products: int, batch: int, m: int, n: int, depth: int) -> Kernel:
     """out[b, i, j] = sum over k of A[b, i, k] * B[k, j], several such products added."""
     k = Builder()

@@ -109,6 +109,19 @@ def test_swap_exchanges_numbers() -> None:
     assert axes(sink) == [(0, 16, "Loop"), (1, 3, "Loop")]
 
 
+def test_merge_makes_one_loop_of_two() -> None:
+    sink = applied(kernels.elementwise(3, 16), "MERGE(0, 1)")
+    assert axes(sink) == [(1, 48, "Loop")]
+    store = only(sink, Ops.STORE)
+    assert store.src[0].src[1] is store.ended_ranges[0]  # no quotient, no remainder
+
+
+def test_merge_of_rows_that_are_not_neighbours() -> None:
+    """The window walks on where a row ends: quotients and remainders, and the same values"""
+    sink = applied(kernels.conv(2, 4, 6, 3), "MERGE(1, 2)")
+    assert axes(sink)[:2] == [(0, 4, "Loop"), (2, 36, "Loop")]
+
+
 def test_tail_repeats_the_store() -> None:
     sink = applied(kernels.elementwise(2, 13), "TAIL(1, 8)")
     assert axes(sink) == [(0, 2, "Loop"), (1, 8, "Loop"), (2, 5, "Loop")]
@@ -163,6 +176,15 @@ def test_local_takes_the_gate_along() -> None:
     assert read in only(sink, Ops.BUFFERIZE).backward_slice()
 
 
+def test_local_takes_the_zeros_around_an_image_along() -> None:
+    """The reduction reads the copy and asks nothing."""
+    sink = applied(kernels.framed_conv(2, 4, 8), "LOCAL(3, 1, 4, 5, 2)")
+    row = only(sink, Ops.BUFFERIZE)
+    assert row.src[0].op is Ops.WHERE
+    product = only(sink, Ops.REDUCE).src[0]
+    assert {source.op for source in product.src} == {Ops.INDEX}
+
+
 def test_local_leaves_reads_by_other_axes_alone() -> None:
     """The tail's read does not depend on the tile's axis"""
     sink = applied(kernels.matmul(4, 13, 5), "SWAP(0, 1); TAIL(0, 4); SPLIT(0, 4); LOCAL(4, 2, 1)")
@@ -183,6 +205,8 @@ def test_local_leaves_reads_by_other_axes_alone() -> None:
         ("SPLIT(1, 16)", "two parts"),
         ("SWAP(0, 0)", "another one"),
         ("SWAP(0, 2)", "differ in type"),
+        ("MERGE(0, 0)", "not loops of the same"),
+        ("MERGE(0, 2)", "not loops of the same"),
         ("TAIL(1, 8)", "nothing is left over"),
         ("TAIL(1, 17)", "no part of"),
         ("UPCAST(1, 8); UPCAST(3, 2)", "not a loop"),
@@ -276,7 +300,7 @@ def random_opts(sink: UOp, random: np.random.Generator, count: int) -> UOp:
             continue
         end = rng.vmax + 1
         amounts = [n for n in (2, 3, 4, 5, 7, 8, 16) if (end % n == 0) is not (op is OptOps.TAIL)]
-        if op is OptOps.SWAP:
+        if op in (OptOps.SWAP, OptOps.MERGE):
             amounts = [other.arg[0].number for other in ranges]
         if not amounts:
             continue
