@@ -91,23 +91,22 @@ def _resnet50(tensor: type[Any]) -> list[Tensor]:
 
 # ---- training steps ------------------------------------------------------------------------------
 
-CNN_BATCH, CNN_CHANNELS, CNN_KERNEL = 32, 32, 5
+CNN_BATCH, CNN_CHANNELS, CNN_SIDE = 32, 32, 28
 RESNET = (64, 3, 224, 224)
 
 
 class ConvNet(models.Net):
-    """Convolutions, batch norm in training, relu and pooling on 28 x 28 digits, and ten scores."""
+    """Padded convolutions, batch norm in training, relu and pooling on digits, and ten scores."""
 
     def __init__(self, tensor: type[Any]) -> None:
         super().__init__(tensor)
         few = CNN_CHANNELS
-        self.conv1 = self.param(few, 1, CNN_KERNEL, CNN_KERNEL)
-        self.conv2 = self.param(few, few, CNN_KERNEL, CNN_KERNEL)
+        self.conv1, self.conv2 = self.param(few, 1, 3, 3), self.param(few, few, 3, 3)
         self.weight, self.bias = self.param(few), self.param(few)
-        self.linear = models.Linear(self, few * 10 * 10, 10)
+        self.linear = models.Linear(self, few * (CNN_SIDE // 2) ** 2, 10)
 
     def __call__(self, x: Tensor) -> Tensor:
-        x = x.conv2d(self.conv1).relu().conv2d(self.conv2)
+        x = x.conv2d(self.conv1, padding=1).relu().conv2d(self.conv2, padding=1)
         x, _, _ = batch_norm(x, self.weight, self.bias)
         return self.linear(x.relu().max_pool2d(2).flatten(1))
 
@@ -130,14 +129,13 @@ square, three for the scale, four for the step. AdamW decays too: two more."""
 
 def conv_flops() -> int:
     """Of a step of `ConvNet` with Adam."""
-    batch, few, taps = CNN_BATCH, CNN_CHANNELS, CNN_KERNEL**2
-    first = batch * few * 24 * 24
-    second = batch * few * 20 * 20
-    conv1, conv2, linear = first * taps, second * few * taps, batch * few * 100 * 10
+    few = CNN_CHANNELS
+    pixels = CNN_BATCH * few * CNN_SIDE**2
+    conv1, conv2, linear = 9 * pixels, 9 * few * pixels, CNN_BATCH * few * (CNN_SIDE // 2) ** 2 * 10
     products = 2 * (2 * conv1 + 3 * conv2 + 3 * linear)
     # Batch norm 7 forward and 10 backward, relus and the pool's choice a few.
-    around = 2 * first + (17 + 6) * second
-    parameters = few * taps + few * few * taps + 2 * few + few * 1000 + 10
+    around = (17 + 8) * pixels
+    parameters = 9 * few * (1 + few) + 2 * few + linear // CNN_BATCH + 10
     return products + around + ADAM * parameters
 
 
@@ -203,7 +201,7 @@ COMPUTATIONS: dict[str, Computation] = {
     "attention block": Computation(block_flops(training=False), _attention_block),
     "mlp step": Computation(mlp_flops(128), network=models.TRAINED["mlp step"]),
     "conv + bn + relu + pool step": Computation(
-        conv_flops(), network=(ConvNet, (CNN_BATCH, 1, 28, 28), "Adam")
+        conv_flops(), network=(ConvNet, (CNN_BATCH, 1, CNN_SIDE, CNN_SIDE), "Adam")
     ),
     "gpt step": Computation(gpt_flops(), network=models.TRAINED["gpt step"]),
     "resnet50 forward": Computation(resnet50_flops(RESNET[0], RESNET[2]), _resnet50),

@@ -360,12 +360,13 @@ def _padded_read(sink: UOp, read: UOp) -> UOp:
     users = consumers(sink)[read]
     if len(users) != 1 or users[0].op is not Ops.WHERE:
         return read
-    padded = users[0]
+    padded: UOp = users[0]
     inside, value, outside = padded.src
     if value is not read or outside.op is not Ops.CONST or read in toposort(inside):
         return read
     same = set(padded.open_ranges) == set(read.open_ranges)
-    return padded if same and outside.arg == 0 and not reads_of([inside]) else read
+    whole = same and outside.arg == 0 and not reads_of([inside])
+    return padded if whole else read
 
 
 def _is_slot(buffer: UOp, slot: int) -> bool:

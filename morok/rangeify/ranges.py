@@ -28,7 +28,10 @@ from morok.ir import (
 )
 from morok.rangeify.cost import (
     IDENTITY,
+    LAUNCH,
+    PASS,
     ROUND_TRIP,
+    TILED,
     Cost,
     count_costs,
     is_contraction,
@@ -175,8 +178,9 @@ class Rangeify:
             below = below.src[0]
             if len(self.users[below]) > 1 or below.op in (Ops.PAD, Ops.EXPAND):
                 return False
-        trimmed = below.op is Ops.REDUCE_AXIS and numel(below) > numel(u)
-        return trimmed and not self._continues(below)
+        if below.op is not Ops.REDUCE_AXIS or numel(below) <= numel(u):
+            return False
+        return len(uses) > 1 or not self._sums_on(below, next(iter(uses)))
 
     def _fusible(self, u: UOp, uses: dict[Use, None]) -> bool:
         cost = self.costs[u]
@@ -187,11 +191,8 @@ class Rangeify:
             if len(uses) > 1:
                 return False
             (use,) = uses
-            if self._continues(u):
-                # Both reductions become one. Where the outer one looks beyond the value (padding),
-                # the inner one works in vain; up to as much as it works to the purpose, that is
-                # cheaper than a buffer.
-                return self.times(use) <= 2 * count
+            if self._sums_on(u, use):
+                return True
             if self.times(use) > count:
                 return False
             return not is_contraction(u, self.costs) or self._is_epilogue(use)
@@ -200,26 +201,51 @@ class Rangeify:
             return (times - count) * cost.work <= ROUND_TRIP * count
         # In several kernels: computing it again reads its leaves again; a buffer is written once
         # and read by all.
-        read = sum(min(numel(leaf), count) for leaf in cost.leaves)
         n = len(uses)
-        return (
-            max(times, n * count) * cost.work <= (ROUND_TRIP + 1) * count * n
-            and n * read <= read + (n + 1) * count
-        )
+        read = sum(min(numel(leaf), count) for leaf in cost.leaves)
+        again = max(times, n * count) * cost.work + PASS * n * read
+        buffered = count * cost.work + PASS * (read + (n + 1) * count) + LAUNCH
+        return again <= buffered
 
-    def _continues(self, u: UOp) -> bool:
-        """Is this sum only moved about and then summed on, by one user?"""
+    def _sums_on(self, u: UOp, use: Use) -> bool:
+        """Is this sum only moved about and then summed on, by one user, so that both become one?
+
+        Where the outer sum looks beyond the value (padding), the inner one works in vain. Up to as
+        much as it works to the purpose, and as long as the vain multiply-adds take less than a
+        buffer would, that is the cheaper way.
+        """
+        wanted = self._summed_on(u)
+        times = self.times(use)
+        vain = (times - wanted) * self._steps(u)
+        return wanted > 0 and times <= 2 * numel(u) and vain <= TILED * ROUND_TRIP * wanted
+
+    def _summed_on(self, u: UOp) -> int:
+        """How many elements of a sum another sum takes up, if nothing else does; 0 otherwise."""
         if u.arg[0] is not ReduceOp.ADD:
-            return False
+            return 0
+        wanted = numel(u)
         while True:
             users = self.users[u]
             if len(users) != 1:
-                return False
+                return 0
             u = users[0]
             if u.op is Ops.REDUCE_AXIS:
-                return u.arg[0] is ReduceOp.ADD
+                return wanted if u.arg[0] is ReduceOp.ADD else 0
             if u.op not in GroupOp.Movement:
-                return False
+                return 0
+            wanted = min(wanted, numel(u))
+
+    def _steps(self, u: UOp) -> int:
+        """Steps of a sum for each element, with those of sums that go on in it."""
+        steps = 1
+        while True:
+            below = u.src[0]
+            steps *= numel(below) // max(numel(u), 1)
+            while below.op in GroupOp.Movement and below.op is not Ops.EXPAND:
+                below = below.src[0]
+            if below.op is not Ops.REDUCE_AXIS or not self._summed_on(below):
+                return steps
+            u = below
 
     def _is_epilogue(self, use: Use) -> bool:
         """The value is wanted once for each element of the kernel's output, outside any
@@ -301,7 +327,12 @@ class Rangeify:
         for use in uses:
             k = use.kernel
             loops = tuple(i for i in use.index if i.op is Ops.RANGE)
-            if k.closed or use.valid is not None or loops != k.ranges or prod(shape) != prod(k.shape):
+            if (
+                k.closed
+                or use.valid is not None
+                or loops != k.ranges
+                or prod(shape) != prod(k.shape)
+            ):
                 continue
             if any(v.kernel is k and v is not use for v in uses):
                 continue
