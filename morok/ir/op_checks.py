@@ -332,7 +332,9 @@ def _bind(node: Node, src: tuple[Any, ...]) -> Fault | None:
 def _buffer_view(node: Node, src: tuple[Any, ...]) -> Fault | None:
     size, offset = node.arg
     shape = src[0].shape
-    if shape is not None and len(shape) == 1 and offset + size > shape[0]:
+    if shape is None or len(shape) != 1:
+        return Fault("view-bounds", "buffer", "a flat buffer", f"shape {shape}")
+    if offset + size > shape[0]:
         return Fault(
             "view-bounds", "size", f"to end within {shape[0]} elements", f"{offset + size}"
         )

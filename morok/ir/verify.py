@@ -15,7 +15,7 @@ from typing import Final
 from morok import config
 from morok.errors import InvalidGraphError
 from morok.ir.checks import Fault, fault_error, fault_of
-from morok.ir.ops import InvalidType, Ops
+from morok.ir.ops import AxisType, InvalidType, Ops
 from morok.ir.optable import OPS, Category, GroupOp
 from morok.ir.uop import UOp
 
@@ -133,6 +133,8 @@ def _one_axis_one_range(graph: _Graph) -> _Found:
         axis = node.arg[0]
         if not axis.renumbered:
             yield node, Fault("axis-id", "axis_id", "a renumbered id", str(axis))
+        if node.arg[1] is AxisType.PLACEHOLDER:
+            yield node, Fault("axis-id", "axis_type", "a loop of the kernel", "Placeholder")
         if seen.setdefault(axis.number, node) is not node:
             expected = "one RANGE for each axis number"
             yield node, Fault("axis-id", "axis_id", expected, f"two different of {axis}")
@@ -335,7 +337,7 @@ RULES: Final = (
     GraphRule("closed-once", _TENSOR | _KERNEL,
               "END closes ranges that are open below it", _closed_once),
     GraphRule("axis-id", _KERNEL,
-              "one RANGE for each axis number, renumbered", _one_axis_one_range),
+              "one RANGE for each axis number, renumbered, no placeholder", _one_axis_one_range),
     GraphRule("store-target", _ALL,
               "STORE writes to a view of memory, of its shape", _store_target),
     GraphRule("index-buffer", _KERNEL | _LINEAR,

@@ -198,6 +198,13 @@ def nested_rows(outer: UOp, inner: UOp) -> UOp | None:
     return _index(outer.dtype, inner.src[0], index, conjunction(inner.gate, outer.gate))
 
 
+@pm_syntactic_sugar.opaque(Pat(Ops.BUFFER_VIEW, (Pat(name="buffer"),), name="view"), pure=True)
+def part_of_buffer(view: UOp, buffer: UOp) -> UOp:
+    """BUFFER_VIEW(b, size, offset) -> SHRINK(b, [offset], [offset + size])"""
+    size, offset = view.arg
+    return buffer.shrink((offset,), (offset + size,))
+
+
 def _index(dtype: DType, buffer: UOp, index: Index, valid: UOp | None) -> UOp:
     src = (buffer, *index) if valid is None else (buffer, *index, valid)
     return UOp(Ops.INDEX, dtype, src, valid is not None)
@@ -211,6 +218,8 @@ def early_movement_ops(sink: UOp) -> UOp:
 
     Before: a tensor-level SINK. After: the same values, and no INDEX of a whole element directly on
     a movement op: the chain below it has become index arithmetic, and a gate where it pads.
-    Movement ops that no INDEX reads are transformed as loops are given out.
+    Movement ops that no INDEX reads are transformed as loops are given out. A BUFFER_VIEW is one.
     """
-    return graph_rewrite(sink, _early, name="early movement ops") if sink.has(Ops.INDEX) else sink
+    if not (sink.has(Ops.INDEX) or sink.has(Ops.BUFFER_VIEW)):
+        return sink
+    return graph_rewrite(sink, _early, name="early movement ops")

@@ -468,3 +468,34 @@ ONLY_C = frozenset({Ops.CUSTOM, Ops.CUSTOM_I})
 
 ONLY_LINEAR = frozenset({Ops.POINTER_INDEX})
 """Ops that stand in no graph, only in a LINEAR."""
+
+
+def tiles() -> Case:
+    """out = c + the sum over k of a[k] @ b[k]: a WMMA that closes the loop over its tiles."""
+    k = loop(3, 0, AxisType.REDUCE)
+    a, b, c = (numbers(d, n, n) for d, n in ((F16, 36), (F16, 18), (F32, 8)))
+    zero = UOp.const(IDX, 0)
+    parts = [
+        UOp.vectorize(*(memory(slot, d, size).at(first + lane) for lane in range(n)))
+        for slot, d, n, size, first in (
+            (1, F16, 12, 36, k * 12),
+            (2, F16, 6, 18, k * 6),
+            (3, F32, 8, 8, zero),
+        )
+    ]
+    target = UOp(Ops.INDEX, F32.vec(8), (memory(0, size=8), zero), False)
+    wanted = np.einsum(
+        "kij,kjl->il", a.reshape(3, 4, 3).astype(np.float32), b.reshape(3, 3, 2).astype(np.float32)
+    )
+    return Case(
+        sink(target.store(UOp.wmma(*parts, TILE, k))),
+        [blank(size=8), a, b, c],
+        {0: wanted.ravel() + c},
+    )
+
+
+def along(axis: AxisType) -> Case:
+    """out[i] = x[i] + 1 over a loop of some type."""
+    i = loop(N, 0, axis)
+    x = numbers()
+    return Case(sink(memory(0).at(i).store(memory(1).at(i) + 1.0, i)), [blank(), x], {0: x + 1})

@@ -190,6 +190,9 @@ TABLE: dict[str, tuple[Ops, Build, str, str, str]] = {
     "view behind the end": (
         *(Ops.BUFFER_VIEW, lambda: X.src[0].buffer_view(4, 3), "size", "6 elements", "7"),
     ),
+    "view of no flat buffer": (
+        *(Ops.BUFFER_VIEW, lambda: X.buffer_view(1, 0), "buffer", "a flat buffer", "(2, 3)"),
+    ),
     "too many indices": (
         *(Ops.INDEX, lambda: X.at(LOOP, LOOP, LOOP), "indices", "at most 2", "3 indices"),
     ),
@@ -376,6 +379,7 @@ I = loop(0)  # noqa: E741
 WRITE = MEMORY.at(I).store(OTHER.at(I))
 REG = UOp.define_reg(F32, 1, 0)
 FOUR = UOp.const(I32, 4)
+PLACEHOLDER = UOp.range(4, 0, AxisType.PLACEHOLDER, renumbered=True)
 GRAPHS: dict[str, tuple[UOp, Level, Ops, str, str]] = {
     "range closed twice": (
         UOp.new_sink(MEMORY.at(I).store(ONE, I).close(I), info=KernelInfo("k")),
@@ -390,6 +394,10 @@ GRAPHS: dict[str, tuple[UOp, Level, Ops, str, str]] = {
             WRITE.close(I), MEMORY.at(loop(0, 2)).store(ONE, loop(0, 2)), info=KernelInfo("k")
         ),
         *(Level.KERNEL, Ops.RANGE, "one RANGE", "R0"),
+    ),
+    "placeholder in a kernel": (
+        UOp.new_sink(MEMORY.at(PLACEHOLDER).store(ONE, PLACEHOLDER), info=KernelInfo("k")),
+        *(Level.KERNEL, Ops.RANGE, "a loop of the kernel", "Placeholder"),
     ),
     "index outside": (
         UOp.new_sink(MEMORY.at(loop(0, 9)).store(ONE, loop(0, 9)), info=KernelInfo("k")),

@@ -13,6 +13,7 @@ from morok.codegen import get_program, run_pipeline
 from morok.errors import InvalidGraphError
 from morok.ir import (
     OPS,
+    AxisType,
     KernelInfo,
     Level,
     Ops,
@@ -82,6 +83,71 @@ def test_the_example_passes_the_verifier_of_some_level(op: Ops) -> None:
     rules = {rule for rules in found.values() for rule in rules}
     assert "local" not in rules
     assert any("level-ops" not in rules for rules in found.values())
+
+
+KINDS = {
+    "Void": "END STORE SINK CALL FUNCTION TUPLE PROGRAM LINEAR SOURCE PROGRAM_BINARY IF ENDIF"
+    " UNIQUE LUNIQUE DEVICE GROUP CUSTOM CUSTOM_FUNCTION",
+    "Index": "RANGE SPECIAL DEFINE_VAR BIND",
+    "<2 x Float32>": "GEP PTRCAT",
+    "<4 x Float32>": "VECTORIZE VCONST CONTRACT WMMA",
+    "<8 x Float32>": "CAT",
+    "Float32*": "POINTER_INDEX AFTER BARRIER PARAM",
+    "Float32*local": "DEFINE_LOCAL",
+    "Float32*reg": "DEFINE_REG",
+    "Float16": "CAST",
+    "Int32": "BITCAST NOT IDIV MOD FLOORDIV FLOORMOD AND OR XOR SHL SHR",
+    "Bool": "LT LE GT GE EQ NE",
+    "UInt64": "THREEFRY",
+}
+SHAPES = {
+    (10,): "REDUCE_AXIS",
+    (8,): "ALLREDUCE COPY MSTACK MSELECT DETACH CONTIGUOUS_BACKWARD NOOP",
+    (16,): "MULTI",
+    (1024,): "BUFFER",
+    (256,): "BUFFER_VIEW",
+    (128,): "BUFFERIZE AFTER BARRIER PARAM",
+    (4, 4): "GET_TUPLE CONTIGUOUS",
+    (6, 4): "RESHAPE",
+    (4, 2, 3): "PERMUTE",
+    (3, 4): "EXPAND FLIP",
+    (5, 6): "PAD",
+    (2, 3): "SHRINK",
+    None: KINDS["Void"] + " POINTER_INDEX DEFINE_LOCAL DEFINE_REG",
+}
+
+
+@EVERY
+def test_dtype_and_shape_of_the_result(op: Ops) -> None:
+    """What page and guide say of the examples; an op that is not named is a Float32 scalar."""
+    node = example(op)
+    dtype = next((kind for kind, ops in KINDS.items() if op.name in ops.split()), "Float32")
+    shape = next((dims for dims, ops in SHAPES.items() if op.name in ops.split()), ())
+    assert str(node.dtype) == dtype
+    assert node.shape == shape
+
+
+BELOW_TENSORS = (
+    "DEFINE_REG DEFINE_LOCAL UNROLL CONTRACT WMMA SPECIAL IF ENDIF LOAD POINTER_INDEX PTRCAT CAT"
+    " GEP VCONST LINEAR"
+)
+ABOVE_LINEAR = "REDUCE BUFFERIZE UNROLL CONTRACT PTRCAT CONTIGUOUS PRECAST BIND"
+
+
+@pytest.mark.parametrize("level", [Level.TENSOR, Level.KERNEL, Level.LOWERED, Level.LINEAR])
+@EVERY
+def test_each_level_has_its_ops(op: Ops, level: Level) -> None:
+    """The verifier names an op of another level, and no other."""
+    foreign = {
+        Level.TENSOR: {Ops[name] for name in BELOW_TENSORS.split()},
+        Level.KERNEL: {*NOT_IN_A_KERNEL, Ops.IF, Ops.ENDIF},
+        Level.LOWERED: {*NOT_IN_A_KERNEL, Ops.IF, Ops.ENDIF},
+        Level.LINEAR: {*NOT_IN_A_KERNEL, *(Ops[name] for name in ABOVE_LINEAR.split())},
+    }
+    node = example(op)
+    root = UOp.new_linear(*node.toposort()) if level is Level.LINEAR else node
+    named = {n.op for n, fault in find_faults(root, level) if fault.rule == "level-ops"}
+    assert (op in named) == (op in foreign[level])
 
 
 # Kernels ------------------------------------------------------------------------------------------
@@ -183,6 +249,31 @@ def test_refused_in_a_kernel(op: Ops) -> None:
 def test_refused_by_the_renderer(op: Ops) -> None:
     with pytest.raises(InvalidGraphError, match=f"C has no {op.name}"):
         renderer().render(UOp.new_linear(*example(op).toposort()), "k")
+
+
+def run(wanted: Case) -> None:
+    """Interpreted as a graph and as a LINEAR, compiled and run: as NumPy says."""
+    program = get_program(wanted.root, renderer())
+    (kernel,) = build([program])
+    variables = dict(wanted.variables)
+    same(interpret_kernel(wanted.root, wanted.arrays, variables), wanted)
+    same(interpret_linear(program.linear, wanted.arrays, variables), wanted)
+    same(launch(kernel, program, wanted.arrays, variables), wanted)
+
+
+def test_a_tile_product_closes_ranges() -> None:
+    run(op_kernels.tiles())
+
+
+@pytest.mark.parametrize("axis", AxisType, ids=str)
+def test_a_loop_of_every_type(axis: AxisType) -> None:
+    """A CPU runs them all, those of work-items too, but for the stand-in of cached index maths."""
+    wanted = op_kernels.along(axis)
+    if axis is AxisType.PLACEHOLDER:
+        with config.override(verify=True), pytest.raises(InvalidGraphError, match="Placeholder"):
+            verify(wanted.root, Level.KERNEL)
+    else:
+        run(wanted)
 
 
 def test_a_tile_of_a_warp_is_refused_without_tensor_cores() -> None:

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from morok.dtype import dtypes
-from morok.engine import run_kernel
 from morok.ir import Level, Ops, ReduceOp, UOp, interpret_tensor, verify
-from morok.rangeify import on_one_device, run_kernel_split_pipeline
-from morok.runtime import Device
+from morok.rangeify import on_one_device
+from tests.rangeify.scheduling import scheduled
 
 F32 = dtypes.float32
 Array = np.ndarray
@@ -159,18 +158,6 @@ def test_graphs_without_shards_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize("name", ["sum with a whole value", "reduced along", "transposed"])
 def test_shards_of_one_device_are_compiled(name: str) -> None:
-    """The same graph over PARAMs of one CPU, scheduled, compiled and run."""
     graph = GRAPHS[name]
     inputs = data(graph)
-    cpu = UOp.new_device("CPU")
-    slots = {node: UOp.param(i, F32, node.arg, cpu) for i, node in enumerate(inputs)}
-    schedule = run_kernel_split_pipeline(UOp.new_sink(graph.substitute(slots)))
-    memory: dict[UOp, Array] = {slots[node]: array for node, array in inputs.items()}
-    for call in schedule.calls:
-        for argument in call.src[1:]:
-            memory.setdefault(argument, np.zeros(argument.size, np.float32))
-        arguments = [memory[argument] for argument in call.src[1:]]
-        after = run_kernel(call.src[0], arguments, Device["CPU"])
-        memory |= dict(zip(call.src[1:], after, strict=True))
-    got = memory[schedule.outputs[0]].reshape(graph.shape)
-    assert np.array_equal(got, interpret_tensor(graph, inputs))
+    assert np.array_equal(scheduled(graph, inputs), interpret_tensor(graph, inputs))
