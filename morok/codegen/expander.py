@@ -118,8 +118,9 @@ def post_opt_symbolic(sink: UOp) -> UOp:
     floats, which compute in float32: there the value is rounded, with `promote_small_floats`. A
     BIND is its variable, whose value comes with the launch.
     """
-    visit = {Ops.PRECAST: _without_precast, Ops.BIND: lambda _, src: src[0]}
-    sink = rebuild(prepare(sink), visit)
+    sink = prepare(sink)
+    if sink.has(Ops.PRECAST) or sink.has(Ops.BIND):
+        sink = rebuild(sink, {Ops.PRECAST: _without_precast, Ops.BIND: lambda _, src: src[0]})
     return graph_rewrite(sink, _SIMPLER, name="post-opt symbolic")
 
 

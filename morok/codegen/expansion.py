@@ -100,7 +100,10 @@ def _unroll(node: UOp, src: list[_Versions]) -> _Versions:
 
 def _contract(node: UOp, src: list[_Versions]) -> _Versions:
     (source,) = src
-    collected = {axis for axis, _ in node.arg}
+    collected = dict(node.arg)
+    for axis, factor in source.axes:
+        if collected.get(axis, factor) != factor:
+            raise _fault(node, f"factor {factor} of axis {axis}, as below", str(collected[axis]))
     axes = tuple(pair for pair in source.axes if pair[0] not in collected)
     nodes = []
     for chosen in _assignments(axes):

@@ -97,9 +97,11 @@ def _count(spec: OpSpec) -> Check:
 
 
 def _pairs(value: object) -> bool:
-    """((axis, factor), …)"""
-    return isinstance(value, tuple) and all(
-        is_whole_tuple(pair) and len(pair) == 2 and pair[1] > 0 for pair in value
+    """((axis, factor), …), each axis once"""
+    return (
+        isinstance(value, tuple)
+        and all(is_whole_tuple(pair) and len(pair) == 2 and pair[1] > 0 for pair in value)
+        and len(dict(value)) == len(value)
     )
 
 

@@ -12,7 +12,8 @@
     COPY(a, d), a on d              a
     MSELECT(MSTACK(a, b), 1)        b
 
-Every other op that needs a MULTI has it put together on the first shard's device.
+Movement and arithmetic that no shard can do by itself have the MULTI put together on the first
+shard's device. Element reads and other ops take none: COPY it to a device first.
 """
 
 from __future__ import annotations

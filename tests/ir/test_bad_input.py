@@ -264,6 +264,11 @@ TABLE: dict[str, tuple[Ops, Build, str, str, str]] = {
         lambda: UOp(Ops.UNROLL, F32, (VEC,), ((0, 3),)),
         *("unroll_axes", "2 lanes", "((0, 3),)"),
     ),
+    "unrolled along an axis twice": (
+        Ops.UNROLL,
+        lambda: UOp(Ops.UNROLL, F32, (VEC,), ((0, 2), (0, 1))),
+        *("unroll_axes", "(axis, factor)", "((0, 2), (0, 1))"),
+    ),
     "unrolled to too many lanes": (
         Ops.UNROLL,
         lambda: UOp(Ops.UNROLL, F32.vec(2), (VEC,), ((0, 2),)),
