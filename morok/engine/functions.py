@@ -19,7 +19,17 @@ from morok.dtype import dtypes
 from morok.engine.stats import stats
 from morok.errors import InvalidGraphError
 from morok.forking import held_at_fork
-from morok.ir import CallInfo, DeviceSpec, GroupOp, Level, Ops, UOp, check_stage, is_ordered
+from morok.ir import (
+    CallInfo,
+    DeviceSpec,
+    GroupOp,
+    Level,
+    Ops,
+    UOp,
+    check_stage,
+    is_ordered,
+    parts_of,
+)
 from morok.rangeify import Schedule, run_kernel_split_pipeline
 
 _lock = held_at_fork(RLock())
@@ -158,6 +168,7 @@ class _Cut:
                     segment = self.level[call] - 1
                     kept[arg] = min(kept.get(arg, segment), segment)
                     needed.setdefault(arg, set()).add(segment)
+        scalars = _within_elements(self.order)
         for u in reversed(self.order):
             segments = needed.get(u, set())
             if not segments or u.op in (Ops.CALL, Ops.FUNCTION) or u is self.graph:
@@ -167,7 +178,8 @@ class _Cut:
                 for segment in segments:
                     self.segments[segment].reads[u] = None
                 continue
-            if u in kept or _is_write(u) or (len(segments) > 1 and _worth_keeping(u)):
+            worth = len(segments) > 1 and u not in scalars and _worth_keeping(u)
+            if u in kept or _is_write(u) or worth:
                 self.segments[first].roots[u] = None
                 for segment in segments - {first}:
                     self.segments[segment].reads[u] = None
@@ -271,6 +283,18 @@ def _is_write(u: UOp) -> bool:
     """A write of a whole view: neither an ordered loop nor, within one, its memory as earlier
     iterations leave it."""
     return u.op is Ops.AFTER and u.src[1].op is Ops.STORE and not is_ordered(u)
+
+
+def _within_elements(order: Sequence[UOp]) -> set[UOp]:
+    """Of nodes in topological order, the scalars that elements are computed with: no tensors, even
+    where they are in no loop."""
+    within: set[UOp] = set()
+    for u in reversed(order):
+        if u.op is Ops.BUFFERIZE or is_ordered(u):
+            within.update(parts_of(u))
+        elif u in within:
+            within.update(u.src[1:] if u.op is Ops.INDEX else u.src)
+    return within
 
 
 def _worth_keeping(u: UOp) -> bool:

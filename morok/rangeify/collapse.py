@@ -4,6 +4,7 @@ A sum of `WHERE(condition, a, 0)` over k < n iterates for nothing where the cond
 count:
 
     l <= k < h, a the same for all k        a * max(min(h, n) - max(l, 0), 0)
+    l <= k < h, a = c * k + d, whole        c * (l + ... + h-1) + d * (h - l), cut off likewise
     k == i                                  a at k = i, if 0 <= i < n
 
 The parts of the condition and of `a` that do not depend on k (a load among them) are like variables
@@ -49,10 +50,7 @@ def load_collapse(sink: UOp) -> UOp:
 
 def _chosen(value: UOp, k: UOp) -> UOp | None:
     """The sum of `value` over the iterations of `k`, without a loop; None if it needs one."""
-    term = _term(value)
-    if term is None:
-        return None
-    conditions, a = term
+    conditions, a = _term(value)
     outside: list[UOp] = []
     chosen = _Choice(int(k.src[0].arg))
     inside: list[UOp] = []
@@ -62,7 +60,12 @@ def _chosen(value: UOp, k: UOp) -> UOp | None:
         elif not chosen.narrow(condition, k):
             inside.append(condition)
     if chosen.at is None:
-        if inside or k in a.open_ranges:
+        if inside:
+            return None
+        if k in a.open_ranges:
+            series = _series(a, k, chosen)
+            return _guarded(outside, series) if outside and series is not None else series
+        if not conditions:
             return None
         count = (chosen.high - chosen.low).maximum(_ZERO)
         total = _times(a, count)
@@ -75,15 +78,15 @@ def _chosen(value: UOp, k: UOp) -> UOp | None:
     return _guarded([*outside, *valid, *inside], substitute(a, at, open_only=True))
 
 
-def _term(value: UOp) -> tuple[list[UOp], UOp] | None:
-    """`value` as (conditions, a): a where all of them hold, else 0. None if it is no such thing."""
+def _term(value: UOp) -> tuple[list[UOp], UOp]:
+    """`value` as (conditions, a): a where all of them hold, else 0."""
     conditions: list[UOp] = []
     while True:
         if value.op is Ops.CAST and value.src[0].dtype is dtypes.bool_:
             conditions += _conjuncts(value.src[0])
             return conditions, UOp.const(value.dtype, 1)
         if value.op is not Ops.WHERE:
-            return (conditions, value) if conditions else None
+            return conditions, value
         condition, yes, no = value.src
         if _is_zero(no):
             conditions += _conjuncts(condition)
@@ -92,7 +95,25 @@ def _term(value: UOp) -> tuple[list[UOp], UOp] | None:
             conditions.append(UOp(Ops.NOT, dtypes.bool_, (condition,)))
             value = no
         else:
-            return (conditions, value) if conditions else None
+            return conditions, value
+
+
+def _series(a: UOp, k: UOp, chosen: _Choice) -> UOp | None:
+    """The sum of a = c * k + d over the iterations from low to high; None where a is not that, a
+    whole number, or the sum might not be one of `index`."""
+    whole = _whole(a.src[0] if a.op is Ops.CAST and a.dtype.kind == "f" else a)
+    split = None if whole is None else affine_split(whole.simplify(), k)
+    if split is None:
+        return None
+    step, rest = split
+    low = chosen.low.minimum(UOp.const(dtypes.index, chosen.end))
+    high = chosen.high.maximum(low)
+    count = high - low
+    total = (high + low - 1) * count // 2 * step + rest * count
+    least, most = total.vmin, total.vmax
+    if least is None or most is None or least < -_FAR or most > _FAR:
+        return None
+    return UOp(Ops.CAST, a.dtype, (total,))
 
 
 def _is_zero(u: UOp) -> bool:
@@ -134,6 +155,7 @@ def _times(a: UOp, count: UOp) -> UOp:
     return number if a.op is Ops.CONST and a.arg == 1 else a * number
 
 
+_LINEAR = (Ops.ADD, Ops.SUB, Ops.MUL)
 _SWAPPED = {Ops.GT: Ops.LT, Ops.GE: Ops.LE}
 _NEGATED = {Ops.LT: Ops.GE, Ops.LE: Ops.GT, Ops.GT: Ops.LE, Ops.GE: Ops.LT}
 
@@ -212,11 +234,10 @@ def _whole(u: UOp) -> UOp | None:
         inner = _whole(u.src[0])
         if inner is not None and _fits(inner, u.dtype):
             return inner
-    if u.op in (Ops.ADD, Ops.SUB):
-        parts = [_whole(source) for source in u.src]
-        a, b = parts
+    if u.op in _LINEAR:
+        a, b = (_whole(source) for source in u.src)
         if a is not None and b is not None:
-            whole = a + b if u.op is Ops.ADD else a - b
+            whole = UOp(u.op, dtypes.index, (a, b))
             if _fits(whole, u.dtype):
                 return whole
     if u.dtype is dtypes.uint64:

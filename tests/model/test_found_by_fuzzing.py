@@ -89,3 +89,14 @@ def test_the_schedules_of_functions_keep_no_memory() -> None:
     del numbers, result
     gc.collect()
     assert node() is None
+
+
+def test_a_place_that_is_wanted_before_and_after_a_call() -> None:
+    """Dags 10652: the place of a single element, an index of no loop, was to be kept in memory."""
+    difference = mk.function(lambda a, b: a * 2 - b)
+    a = np.arange(12, dtype=np.float32).reshape(4, 3)
+    x = Tensor(a)
+    x[3:] = x[[2]]
+    result = difference(x, x.square())
+    a[3:] = a[[2]]
+    assert result.tolist() == (a * 2 - a * a).tolist()

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from morok import Tensor, dtypes, engine, nn
+from morok.dtype import from_numpy
 from morok.engine import normalise, sink_of
 from morok.ir import Ops, UOp
 from morok.rangeify import run_kernel_split_pipeline
@@ -39,6 +40,9 @@ def test_counting_is_a_clamp(n: int) -> None:
         ((63 - Tensor.arange(64) <= t).logical_not().sum(), sum(63 - k > n for k in range(64))),
         ((Tensor.arange(64) + 5 == t).sum(), int(5 <= n < 69)),
         ((Tensor.arange(64) >= t).where(Tensor([1.5]), 0.0).sum(), 1.5 * min(max(64 - n, 0), 64)),
+        ((Tensor.arange(64) >= t).where(Tensor.arange(64), 0).sum(), sum(range(max(n, 0), 64))),
+        ((Tensor.arange(64) < t).where(5 - 3 * Tensor.arange(64), 0).sum(),
+         sum(5 - 3 * k for k in range(min(n, 64)))),
     ]  # fmt: skip
     for got, want in cases:
         assert _loops(got) == 0
@@ -101,6 +105,19 @@ WITHOUT_REDUCTIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[], Any
     "diagonal": (
         lambda x: Tensor.eye(7, 9).cast(dtypes.bool).where(x, 0.0).sum(1),
         lambda: X.diagonal(),
+    ),
+    "sum of arange": (lambda x: Tensor.arange(50).sum(), lambda: np.int32(1225)),
+    "sum of floats": (
+        lambda x: (Tensor.arange(50) * 3 - 7).cast(dtypes.float32).sum(),
+        lambda: np.float32(3 * 1225 - 350),
+    ),
+    "rows and columns": (
+        lambda x: (Tensor.arange(9).unsqueeze(1) * 7 + Tensor.arange(7)).sum(0),
+        lambda: np.arange(63).reshape(9, 7).sum(0),
+    ),
+    "triangle of numbers": (
+        lambda x: Tensor.arange(9).expand(9, 9).tril().sum(1),
+        lambda: np.tril(np.broadcast_to(np.arange(9), (9, 9))).sum(1),
     ),
     "running counts": (lambda x: Tensor.ones(50).cumsum(0), lambda: np.arange(1, 51)),
     "a running mask": (
@@ -225,6 +242,42 @@ def test_products_with_a_mask_stay_sums_where_zero_times_x_is_not_zero() -> None
     table = np.array([np.inf, 1.0, 2.0], np.float32)
     got = ((Tensor.arange(3) == 1).cast(dtypes.float32) * Tensor(table)).sum()
     assert np.isnan(got.item())
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_series_are_numpys(data: st.DataObject) -> None:
+    """Sums of c * k + d between bounds, in ints that wrap and in floats."""
+    number = st.integers(-9, 9)
+    n, c, d = data.draw(st.integers(1, 12)), data.draw(number), data.draw(number)
+    low, high = data.draw(number), data.draw(st.integers(-3, 14))
+    dtype = data.draw(st.sampled_from([np.int8, np.int32, np.int64, np.float32, np.float64]))
+    k = np.arange(n, dtype=np.int64)
+    term = (Tensor.arange(n, dtype=dtypes.int64) * c + d).cast(from_numpy(np.dtype(dtype)))
+    inside = (Tensor.arange(n) >= Tensor(low)) & (Tensor.arange(n) < Tensor(high))
+    got = inside.where(term, term.scalar_like(0)).sum()
+    want = np.where((k >= low) & (k < high), (k * c + d).astype(dtype), dtype(0)).sum()
+    assert _loops(got) == 0 or dtype is np.int8
+    assert got.item() == want
+
+
+def test_series_that_wrap_or_are_none_are_right() -> None:
+    big = Tensor.arange(1 << 20)
+    assert big.sum().item() == int(np.arange(1 << 20, dtype=np.int32).sum(dtype=np.int32))
+    assert (big * 5000).sum().item() == int(
+        (np.arange(1 << 20, dtype=np.int32) * np.int32(5000)).sum(dtype=np.int32)
+    )
+    assert (Tensor.arange(300, dtype=dtypes.uint8) * 3).sum().item() == int(
+        (np.arange(300).astype(np.uint8) * np.uint8(3)).sum()
+    )
+    k = np.arange(20)
+    for t, want in (
+        (Tensor.arange(20) * Tensor.arange(20), k * k),
+        (Tensor.arange(20) // 3, k // 3),
+        (Tensor.arange(20) % 7, k % 7),
+        ((Tensor.arange(20) - 9).abs(), abs(k - 9)),
+    ):
+        assert t.sum().item() == want.sum()
 
 
 def test_other_conditions_keep_their_loop() -> None:
