@@ -8,6 +8,7 @@ from importlib import import_module
 COMMANDS = {
     "bestiary": ("morok.tools.bestiary", "the page of all ops, generated from the op table"),
     "doctor": ("morok.tools.doctor", "what this machine has, what is missing, how to mend it"),
+    "prove": ("morok.tools.prove", "proofs of rewrite rules, yours too (extra `prove`)"),
 }
 """Command -> module with a `main(arguments) -> exit status`, and its one line of help."""
 

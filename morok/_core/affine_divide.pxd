@@ -11,6 +11,8 @@ cdef enum:
     MAX_CANDIDATES = 12  # moduli tried for one division
 
 
+# The greatest common divisor of two numbers >= 0; gcd(a, 0) = a.
+cdef int64_t gcd(int64_t a, int64_t b) noexcept
 # The op number of a bounds kind that one op has.
 cdef uint16_t op_of_kind(uint8_t kind) noexcept
 # op(a, b), a new reference; takes over both.

@@ -202,9 +202,9 @@ cdef uint32_t split_candidates(Form *n, int64_t d, int64_t *out) noexcept:
         if c == INT64_MIN:
             continue
         c = -c if c < 0 else c
-        k = _candidate(_gcd(c, d), out, k)
-        g = _gcd(g, c)
-        k = _candidate(_gcd(g, d), out, k)
+        k = _candidate(gcd(c, d), out, k)
+        g = gcd(g, c)
+        k = _candidate(gcd(g, d), out, k)
     return k
 
 
@@ -222,8 +222,7 @@ cdef uint32_t _candidate(int64_t g, int64_t *out, uint32_t k) noexcept:
     return k + 1
 
 
-cdef int64_t _gcd(int64_t a, int64_t b) noexcept:
-    """Of two numbers >= 0; gcd(a, 0) = a."""
+cdef int64_t gcd(int64_t a, int64_t b) noexcept:
     while b:
         a, b = b, a % b
     return a

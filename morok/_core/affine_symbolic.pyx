@@ -10,9 +10,11 @@ from morok._core.affine cimport (
     form_add_term,
     form_bounds,
     form_clear,
+    form_gcd,
     form_merge,
+    make_const,
 )
-from morok._core.affine_divide cimport answer_form, apply_owned, form_built
+from morok._core.affine_divide cimport answer_form, apply_owned, form_built, gcd
 from morok._core.constant cimport const_value
 from morok._core.infer cimport DTYPES, OP_MUL, OP_RANGE
 from morok._core.match cimport register_native
@@ -124,9 +126,90 @@ cdef bint _below(Form *r, CNode *d) noexcept:
     return form_add(&t, d, -1) and form_limit(&t, True, &v) and v < 0
 
 
+cdef CNode *_times(CNode *product, CNode *factor) except NULL:
+    """product * factor, of new references; NULL as a product is 1."""
+    if product == NULL:
+        return factor
+    return apply_owned(OP_MUL, product, factor)
+
+
+cdef int _cancel(Form *r, CNode **divisors, uint32_t *k, CNode **common, list held) except -1:
+    """Take factors that every term of r has out of r and of the divisors; `common` is their
+    product, a new reference, or NULL."""
+    cdef Form reduced
+    cdef CNode *f
+    cdef CNode *rest
+    cdef uint32_t i, j = 0
+    cdef bint done
+    while j < k[0]:
+        f = divisors[j]
+        j += 1
+        if r.offset or r.n == 0 or not f.flags & NODE_BOUNDED or f.vmin <= 0:
+            continue
+        form_clear(&reduced)
+        for i in range(r.n):
+            if not _over(r.terms[i].atom, &f, 1, &rest):
+                break
+            if rest == NULL:
+                done = form_add_offset(&reduced, r.terms[i].coeff)
+            else:
+                held.append(take(rest))
+                done = form_add_term(&reduced, rest, r.terms[i].coeff)
+            if not done:
+                break
+        else:
+            r[0] = reduced
+            common[0] = _times(common[0], _new_ref(f))
+            j -= 1
+            k[0] -= 1
+            for i in range(j, k[0]):
+                divisors[i] = divisors[i + 1]
+    return 0
+
+
+cdef int _without_common(CNode *root, bint mod, Form *q, Form *r, CNode **divisors, uint32_t k,
+                         int64_t c, list held, CNode **out) except -1:
+    """g*n // (g*d) = n // d,  g*n % (g*d) = g * (n % d)  for g > 0, where the numerator is r and
+    the divisor c * product of divisors; the quotient gets q added."""
+    cdef CNode *common = NULL
+    cdef CNode *d = NULL
+    cdef CNode *inner
+    cdef int64_t g
+    cdef uint32_t i
+    cdef Form answer
+    for i in range(r.n):
+        if r.terms[i].coeff == INT64_MIN:
+            return 0
+    if r.offset == INT64_MIN:
+        return 0
+    g = gcd(gcd(form_gcd(r), -r.offset if r.offset < 0 else r.offset), c)
+    for i in range(r.n):
+        r.terms[i].coeff = r.terms[i].coeff / g
+    r.offset = r.offset / g
+    _cancel(r, divisors, &k, &common, held)
+    if common != NULL:
+        held.append(take(common))
+    elif g == 1:
+        return 0
+    for i in range(k):
+        d = _times(d, _new_ref(divisors[i]))
+    if d == NULL or c != g:
+        d = _times(d, make_const(root.dtype, c / g))
+    inner = apply_owned(root.op, form_built(r, root.dtype), d)
+    if not mod:
+        held.append(take(inner))
+        return form_add_term(q, inner, 1) and answer_form(q, root, out)
+    if common != NULL:
+        inner = _times(inner, _new_ref(common))
+    held.append(take(inner))
+    form_clear(&answer)
+    return form_add_term(&answer, inner, g) and answer_form(&answer, root, out)
+
+
 cdef int _divide_by_node(CNode *root, bint mod, CNode **out) except -1:
     """n = d*q + r with a positive d that is no constant:
-    0 <= r < d:  n // d = q,  n % d = r;   otherwise  n // d = q + r // d,  n % d = r % d"""
+    0 <= r < d:  n // d = q,  n % d = r;   otherwise  n // d = q + r // d,  n % d = r % d, with
+    common factors of r and d gone."""
     cdef CNode *d = root.src[1]
     cdef CNode *divisors[MAX_FACTORS]
     cdef CNode *rest
@@ -134,6 +217,7 @@ cdef int _divide_by_node(CNode *root, bint mod, CNode **out) except -1:
     cdef Form n
     cdef Form q
     cdef Form r
+    cdef Form rest_form
     cdef uint32_t i, k
     cdef int64_t c
     cdef int done, found = 0
@@ -165,6 +249,9 @@ cdef int _divide_by_node(CNode *root, bint mod, CNode **out) except -1:
             return 0
     if _below(&r, d):
         return answer_form(&r if mod else &q, root, out)
+    rest_form = r
+    if _without_common(root, mod, &q, &rest_form, divisors, k, c, held, out):
+        return 1
     if not found:
         return 0
     inner = apply_owned(root.op, form_built(&r, root.dtype), _new_ref(d))

@@ -16,6 +16,7 @@ from morok.codegen import transcendental
 from morok.codegen.small_floats import promote_small_floats, small_floats
 from morok.dtype import AddrSpace, dtypes
 from morok.ir import Capability, Ops, Pat, RuleSet, UOp, graph_rewrite
+from morok.symbolic import shifts
 
 __all__ = ["decompose", "decompositions", "fuse_multiply_add"]
 
@@ -35,6 +36,7 @@ decompositions = RuleSet("decompositions")
 """Single ops; the context is the Capability."""
 
 decompositions += small_floats
+decompositions += shifts
 
 # ---- transcendentals -----------------------------------------------------------------------------
 
@@ -187,9 +189,6 @@ def floor_division(f: UOp, ctx: Capability) -> UOp | None:
         return _float_floor(x, y, divide)
     if f.dtype.kind == "u" or (_not_negative(x) and _not_negative(y)):
         return x.idiv(y) if divide else x.mod(y)
-    shift = _power_of_two(y)
-    if shift is not None:
-        return x >> shift if divide else x & ((1 << shift) - 1)
     remainder = x.mod(y)
     signs_differ = remainder.ne(0) & ((remainder ^ y) < 0)
     wrong = remainder < 0 if _not_negative(y) else signs_differ
@@ -200,13 +199,6 @@ def floor_division(f: UOp, ctx: Capability) -> UOp | None:
 
 def _not_negative(x: UOp) -> bool:
     return x.vmin is not None and x.vmin >= 0
-
-
-def _power_of_two(y: UOp) -> int | None:
-    """k where every lane is the constant 2**k."""
-    if y.vmin is None or y.vmin != y.vmax or y.vmin < 1 or y.vmin & (y.vmin - 1):
-        return None
-    return int(y.vmin).bit_length() - 1
 
 
 def _float_floor(x: UOp, y: UOp, divide: bool) -> UOp:

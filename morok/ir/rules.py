@@ -26,7 +26,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -72,11 +72,13 @@ class Rule:
     left: Term | None = None
     right: Term | None = None
     guards: tuple[Term, ...] = ()
+    registers: Mapping[str, int] = field(default_factory=dict, repr=False)
+    guard_code: Code = field(default_factory=list, repr=False)
+    right_code: Code = field(default_factory=list, repr=False)
     function: Callable[..., Any] | None = None
     parameters: tuple[str, ...] = ()
     native: str | None = None
     pure: bool = True
-    semantics: object = None
 
     @property
     def is_data(self) -> bool:
@@ -95,7 +97,7 @@ class Rule:
     def digest(self) -> str:
         """Hexadecimal digest of all that a data rule means: the key of cached verdicts."""
         constants = {part.name for part in walk(lift(self.left)) if isinstance(part, Const)}
-        facts = (self.spelling, self.kinds, sorted(constants), str(self.semantics))
+        facts = (self.spelling, self.kinds, sorted(constants))
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def dump(self) -> str:
@@ -116,15 +118,13 @@ class RuleStats:
 class RuleSet:
     """An ordered set of rules.
 
-    name       stands in front of the names of its rules
-    dtype      class string such as "iux": the rules fire only where their subject has such a dtype
-    semantics  how its integers behave, for the prover
+    name   stands in front of the names of its rules
+    dtype  class string such as "iux": the rules fire only where their subject has such a dtype
     """
 
-    def __init__(self, name: str, *, dtype: str | None = None, semantics: object = None) -> None:
+    def __init__(self, name: str, *, dtype: str | None = None) -> None:
         self.name = name
         self.kinds = check_kinds(dtype, name)
-        self.semantics = semantics
         self._rules: dict[str, Rule] = {}
         self._matcher: _core.Matcher | None = None
 
@@ -274,7 +274,7 @@ class RuleSet:
         program = _program(compiler, guard=guard, right=code)
         return Rule(
             name, doc, compiler.kinds, program, _listed(compiler, guard, code), pattern.ops,
-            pattern, left, right, tuple(guards), semantics=self.semantics,
+            pattern, left, right, tuple(guards), compiler.registers, guard or [], code,
         )  # fmt: skip
 
     def _opaque(

@@ -1,8 +1,9 @@
 """Symbolic simplification: rule sets over one vocabulary, proved or tested one by one.
 
 `symbolic` is the algebra (constants, identities, division, comparisons, booleans, WHERE, casts,
-lanes, idle loops); `sym` is that and more, for the stages after optimisation. Importing this
-package makes `UOp.simplify()` work.
+lanes, idle loops); `sym` is that and more, for the stages after optimisation; the sets of `late`
+are for stages that know their target. `python -m morok prove` proves the rules that are data.
+Importing this package makes `UOp.simplify()` work.
 """
 
 from morok.symbolic.boolean import boolean
@@ -12,6 +13,7 @@ from morok.symbolic.divmod import divmod_
 from morok.symbolic.fold import fold
 from morok.symbolic.identity import chains, identity
 from morok.symbolic.invalid import invalid
+from morok.symbolic.late import late, multiply_add, negations, products, reciprocals, shifts
 from morok.symbolic.loops import gates, loops
 from morok.symbolic.patterns import simplify, sym, symbolic
 from morok.symbolic.vector import lanes, vector
@@ -28,7 +30,13 @@ __all__ = [
     "identity",
     "invalid",
     "lanes",
+    "late",
     "loops",
+    "multiply_add",
+    "negations",
+    "products",
+    "reciprocals",
+    "shifts",
     "simplify",
     "sym",
     "symbolic",

@@ -39,6 +39,8 @@ cast.table([
     ("of_consts",       _chosen,
      p.where(x.cast(_chosen.dtype), y.cast(_chosen.dtype)), is_const(x) & is_const(y)),
     ("bits_same",       _bits_once,                     x,              same_dtype(_bits_once, x)),
-    ("bits_of_bits",    _bits_twice,                    x.bitcast(_bits_twice.dtype)),
+    # a bool keeps one bit of its eight
+    ("bits_of_bits",    _bits_twice,                    x.bitcast(_bits_twice.dtype),
+     ~kind(_bits_once, "b")),
 ])
 # fmt: on

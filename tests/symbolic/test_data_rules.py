@@ -7,7 +7,7 @@ import pytest
 
 from morok.ir import GroupOp, Rule
 from morok.ir.terms import Apply, walk
-from morok.symbolic import sym
+from morok.symbolic import late, sym
 from tests.symbolic.evaluation import assert_equal, environment
 from tests.symbolic.instances import attempts, fire
 
@@ -21,7 +21,7 @@ def elementwise(rule: Rule) -> bool:
     )
 
 
-RULES = [rule for rule in sym if rule.is_data and elementwise(rule)]
+RULES = [rule for rule in (*sym, *late) if rule.is_data and elementwise(rule)]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

@@ -1,0 +1,160 @@
+"""One expression at least for every family of the catalogue, checked on all values; the examples
+of the field guide; and the late rules on machine ints."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from morok.dtype import dtypes
+from morok.ir import AxisType, Ops, UOp, graph_rewrite
+from morok.symbolic import negations, products, reciprocals, shifts, sym, symbolic
+from tests.symbolic.evaluation import assert_equal, environment, loaded
+
+X = dtypes.index
+
+
+def loop(end: int, number: int) -> UOp:
+    return UOp.range(end, number, AxisType.LOOP)
+
+
+I, J, K = loop(10, 0), loop(2, 1), loop(3, 2)
+N, M = UOp.define_var("n", 1, 6), UOp.define_var("m", 2, 4)
+P, Q = loaded(dtypes.bool_, 0), loaded(dtypes.bool_, 1)
+A, B = loaded(dtypes.int32, 2), loaded(dtypes.int32, 3)
+
+
+def every_value(*leaves: UOp) -> dict[UOp, np.ndarray]:
+    """All joint values of loops and variables."""
+    values = [np.arange(leaf.vmin, leaf.vmax + 1) for leaf in leaves]
+    grids = np.meshgrid(*values, indexing="ij")
+    return {leaf: g.ravel().astype(np.int64) for leaf, g in zip(leaves, grids, strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("family", "before", "after"),
+    [
+        ("cancel", (I * 4) // 8, I // 2),
+        ("nested", (I // 3) // 2, I // 6),
+        ("recombine", (I // 3) * 3 + I % 3, I),
+        ("congruence", (I * 7 + J) % 6, (I + J) % 6),
+        ("congruence", (I * 13 + J + 5) // 12, (I + J + 5) // 12 + I),
+        ("gcd", (I * 6 + J * 4 + 1) // 10, (I * 3 + J * 2) // 5),
+        ("gcd", (I * 6 + J * 4) % 10, (I * 3 + J * 2) % 5 * 2),
+        ("gcd without a constant", (I * N * 4 + N * 2) // (N * 6), (I * 2 + 1) // 3),
+        ("gcd without a constant", (I * 4 + J * 2) // (N * 2), (I * 2 + J) // N),
+        ("gcd without a constant", (I * 4 + J * 2) % (N * 2), (I * 2 + J) % N * 2),
+        ("gcd without a constant", (I * N + J * N) % (N * 4), (I + J) % 4 * N),
+        ("gcd without a constant", (I * N * M + N * M) // (M * N * 2), (I + 1) // 2),
+        ("gcd without a constant", (I * M + J * N * M) // (N * M), I // N + J),
+        ("factor", (I * 4 + J * 2) % 6, (I * 2 + J) % 3 * 2),
+        ("smallest factor", (I * 6 + J * 2 + K) // 12, (I * 6 + J * 2 + K) // 12),
+        ("smallest factor", (I * 6 + J * 3 + K) // 18, I // 3),
+        ("two values", (J * 5 + 3) // 4, J * 2),
+        ("two values", (J * 5 + 3) % 4, J * -3 + 3),
+        ("two values", (J * -5 + 3) // 4, -J),
+    ],
+)
+def test_divisions(family: str, before: UOp, after: UOp) -> None:
+    assert before.simplify() is after.simplify()
+    assert_equal(before, before.simplify(), every_value(I, J, K, N, M), family)
+
+
+@pytest.mark.parametrize(
+    "near_miss",
+    [
+        (I * 4 + 1) // (N * 2),
+        (I * N + 1) // (N * 4),
+        (I * N) // UOp.define_var("z", -1, 4),
+        (I * 4) // (UOp.define_var("z", 0, 4) * 2),
+    ],
+)
+def test_no_common_factor(near_miss: UOp) -> None:
+    after = near_miss.simplify()
+    assert after.op is Ops.FLOORDIV
+    assert after.src[1].op is near_miss.src[1].op
+
+
+def test_random_divisions_by_variables() -> None:
+    rng = random.Random(7)
+    given = every_value(I, J, N, M)
+    units = (N, M, N * M, UOp.const(X, 1))
+    for _ in range(400):
+        factor = rng.choice(units)
+        terms = [I, J, N, M, I * N, J * M, UOp.const(X, rng.randrange(-3, 4))]
+        chosen = [t * factor * rng.choice((1, 2, 3, 4, -2)) for t in rng.sample(terms, 3)]
+        number = chosen[0] + chosen[1] + chosen[2]
+        divisor = rng.choice(units) * factor * rng.choice((1, 2, 3, 4))
+        for before in (number // divisor, number % divisor):
+            after = before.simplify()
+            assert_equal(before, after, given)
+            assert after.simplify() is after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (UOp.const(X, 2) + 3, UOp.const(X, 5)),
+        (UOp.const(dtypes.int32, 2) + 3, UOp.const(dtypes.int32, 5)),
+        (A * 1, A),
+        (A + 0, A),
+        (I * 1, I),
+        (I + 0, I),
+        ((A // 7) * 7 + A % 7, A),
+        ((I // 7) * 7 + I % 7, I),
+        (P & P, P),
+        (P | False, P),
+        (~~P, P),
+    ],
+)
+def test_examples_of_the_guide(before: UOp, after: UOp) -> None:
+    assert before.simplify() is after
+
+
+def test_the_named_sets() -> None:
+    assert len(symbolic) >= 100
+    assert {rule.name for rule in symbolic} < {rule.name for rule in sym}
+
+
+# Late rules --------------------------------------------------------------------------------------
+
+
+def assert_late(before: UOp, rules: object, gone: Ops) -> None:
+    after = graph_rewrite(before, rules)  # type: ignore[arg-type]
+    assert all(node.op is not gone for node in after.toposort()), after.tree()
+    assert_equal(before, after, environment(before, np.random.default_rng(3)))
+
+
+@pytest.mark.parametrize("dtype", [*dtypes.ints], ids=lambda d: d.name)
+def test_powers_of_two(dtype: object) -> None:
+    x = loaded(dtype, 4)  # type: ignore[arg-type]
+    for power in (1, 2, 4, 64):
+        assert_late(x // power, shifts, Ops.FLOORDIV)
+        assert_late(x % power, shifts, Ops.FLOORMOD)
+        if power > 1:
+            assert_late(x * power, products, Ops.MUL)
+    assert graph_rewrite(x // 3, shifts) is x // 3
+    assert graph_rewrite(x.idiv(4), products).op is (
+        Ops.SHR if x.dtype.kind == "u" else Ops.IDIV
+    ), "truncation is a shift of numbers that are not negative only"
+
+
+def test_division_as_a_product() -> None:
+    x = UOp.define_var("x", 0, 200).cast(dtypes.int32)
+    for divisor in (3, 5, 7, 10, 12, 100, 199):
+        for before in (x // divisor, x.idiv(divisor)):
+            after = graph_rewrite(before, reciprocals)
+            assert after.op is Ops.SHR
+            assert_equal(before, after, {x.src[0]: np.arange(201)})
+    large = UOp.define_var("x", 0, 2**20).cast(dtypes.int32)
+    assert graph_rewrite(large // 3, reciprocals) is large // 3, "the product does not fit"
+    assert graph_rewrite(A // 3, reciprocals) is A // 3, "may be negative"
+
+
+def test_comparisons_as_lt_and_eq() -> None:
+    y = {d: (loaded(d, 5), loaded(d, 6)) for d in (dtypes.int8, dtypes.float32, dtypes.bool_)}
+    for (a, b), op in itertools.product(y.values(), (Ops.GE, Ops.LE, Ops.GT, Ops.NE)):
+        assert_late(a.alu(op, b), negations, op)

@@ -1,0 +1,196 @@
+"""Proofs of rules: what is proved, what must be refuted, and what the prover means by its ops."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from morok.dtype import dtypes
+from morok.ir import Const, Ops, Rule, RuleSet, Var, divides, node, when
+from morok.tools.prove import PACKAGE_SETS, main
+from morok.tools.prove.verdicts import Status, key, load
+
+z3 = pytest.importorskip("z3", reason="needs z3: pip install z3-solver")
+
+from morok.tools.prove.lemmas import NATIVE, Lemma, all_lemmas  # noqa: E402
+from morok.tools.prove.refuted import WRONG  # noqa: E402
+from morok.tools.prove.search import holds, prove  # noqa: E402
+
+x, y, z, p = Var("x"), Var("y"), Var("z"), Var("p")
+c, c0, c1 = Const("c"), Const("c0"), Const("c1")
+DATA = [rule for rules in PACKAGE_SETS for rule in rules if rule.is_data]
+
+
+def one(left: object, right: object, guard: object = (), dtype: str | None = "x") -> Rule:
+    rules = RuleSet("test", dtype=dtype)
+    rules.table([("rule", left, right, guard)])  # type: ignore[list-item]
+    return rules["rule"]
+
+
+@pytest.mark.parametrize("rule", list(WRONG), ids=lambda rule: rule.name)
+def test_wrong_rules_are_refuted(rule: Rule) -> None:
+    verdict = prove(rule)
+    assert verdict.status is Status.REFUTED, verdict
+    assert "becomes" in verdict.reason
+
+
+def test_there_are_many_wrong_rules() -> None:
+    assert len(WRONG) >= 30
+
+
+@pytest.mark.parametrize("rule", DATA[::9], ids=lambda rule: rule.name)
+def test_kept_verdicts_are_found_again(rule: Rule) -> None:
+    if rule.name in ("cast.through_wider", "cast.through_fitting"):
+        pytest.skip("takes a minute")
+    found, kept = prove(rule), load()[key(rule)]
+    assert (found.status, found.sorts) == (kept.status, kept.sorts)
+
+
+@pytest.mark.parametrize("lemma", list(all_lemmas()), ids=lambda lemma: lemma.name)
+def test_lemmas(lemma: Lemma) -> None:
+    assert holds(lemma.given, lemma.claim)
+
+
+def test_lemmas_are_not_vacuous() -> None:
+    for lemma in all_lemmas():
+        assert not holds(lemma.given, z3.BoolVal(False)), lemma.name
+
+
+def test_every_rule_in_c_rests_on_something() -> None:
+    named = {rule.native for rules in PACKAGE_SETS for rule in rules if rule.native}
+    assert named <= set(NATIVE)
+
+
+def test_constants_are_all_pairs_or_nothing() -> None:
+    grid = one(x >> c, x // (1 << c), (c >= 0, c < 62))
+    assert prove(grid).status is Status.CONSTANTS
+    three = one(((x >> c) >> c0) >> c1, x // (1 << (c + c0 + c1)), (c >= 0, c0 >= 0, c1 >= 0))
+    assert prove(three).status is Status.UNPROVED
+
+
+def test_unbounded_for_index_and_wrapping_for_ints() -> None:
+    def cancel(dtype: str) -> Status:
+        return prove(one((x * c) // c, x, c > 0, dtype)).status
+
+    assert cancel("x") is Status.PROVED
+    assert cancel("i") is Status.REFUTED
+    assert cancel("u") is Status.REFUTED
+
+
+def test_division_by_zero() -> None:
+    assert prove(one(x // x, 1, dtype="x")).status is Status.PROVED, "undefined on the left"
+    assert prove(one(x // x, 1, dtype="i")).status is Status.REFUTED, "0 // 0 is 0"
+    early = one(p.where(x // y, z), p.where(x, z) // y)
+    assert "undefined" in prove(early).reason, "a division where y may be 0"
+
+
+def test_the_two_divisions_differ() -> None:
+    def as_mask(op: Ops, dtype: str, guard: object = ()) -> Status:
+        return prove(one(node(op, x, 8), x & 7, guard, dtype)).status
+
+    assert as_mask(Ops.FLOORMOD, "i") is Status.PROVED
+    assert as_mask(Ops.MOD, "i") is Status.REFUTED
+    assert as_mask(Ops.MOD, "i", x.vmin >= 0) is Status.PROVED
+
+
+def test_floats_are_ieee() -> None:
+    assert prove(one(x + 0.0, x, dtype="f")).status is Status.REFUTED
+    assert prove(one(x + -0.0, x, dtype="f")).status is Status.PROVED
+    assert prove(one(x * 2.0, x + x, dtype="f")).status is Status.PROVED
+    assert prove(one((x + y) - y, x, dtype="f")).status is Status.REFUTED
+
+
+def test_a_right_side_must_be_well_typed() -> None:
+    verdict = prove(one(x < y, (x + y).where(x, y).ne(x), dtype="i"))
+    assert verdict.status is Status.REFUTED
+    assert "WHERE of" in verdict.reason
+
+
+def test_a_rule_that_never_fires_is_not_proved() -> None:
+    verdict = prove(one(x * c, x, (c > 0, c < 0)))
+    assert verdict.status is Status.UNPROVED
+    assert "never fires" in verdict.reason
+    assert prove(one(x * c, x, c.eq(70000), "i")).status is Status.UNPROVED
+
+
+def test_guards_over_known_bounds() -> None:
+    assert prove(one(x // c, x.vmin // c, (c > 0, (x.vmin // c).eq(x.vmax // c)))).status.stands
+    assert prove(one(x // c, x.vmin // c, c > 0)).status is Status.REFUTED
+
+
+def test_casts_at_their_widths() -> None:
+    once = x.cast()
+    twice = once.cast()
+    there_and_back = one(twice, x.cast(twice.dtype), dtype=None)
+    assert prove(there_and_back).status is Status.REFUTED
+    to_bool = one(x.cast(dtypes.bool_), x.ne(0), dtype="b")
+    assert prove(to_bool).status.stands
+
+
+# ---- the command ---------------------------------------------------------------------------------
+
+OWN_SET = '''
+from morok.ir import Const, RuleSet, divides, when
+
+rules = RuleSet("mine", dtype="x")
+
+
+@rules.rule
+def div_cancel(x, c0: Const, c1: Const):
+    """(x*4)//8 -> x//2"""
+    when(c0 > 0, c1 > 0, divides(c0, c1))
+    return (x * c0) // c1, x // (c1 // c0)
+'''
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    import morok
+
+    root = str(Path(morok.__file__).parent.parent)
+    return subprocess.run(
+        [sys.executable, "-m", "morok", "prove", *arguments],
+        cwd=folder,
+        env={"PYTHONPATH": root, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_set_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "own_rules.py").write_text(OWN_SET)
+    done = run(tmp_path, "own_rules:rules", "--list")
+    assert done.returncode == 0, done.stderr
+    assert "mine.div_cancel: proved (index)" in done.stdout
+    (tmp_path / "own_rules.py").write_text(OWN_SET.replace(", divides(c0, c1))", ")"))
+    done = run(tmp_path, "own_rules:rules")
+    assert done.returncode == 1
+    assert "mine.div_cancel: refuted (at c0 = " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no_such_module:rules", "No module named"),
+        ("morok.symbolic:nothing", "no attribute"),
+        ("morok.symbolic", "expected MODULE:SET"),
+        ("morok.symbolic:simplify", "expected MODULE:SET"),
+    ],
+)
+def test_names_of_no_set(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_function_of_a_rule_is_proved_as_a_table_is() -> None:
+    rules = RuleSet("test", dtype="x")
+
+    @rules.rule
+    def cancel(x, c0: Const, c1: Const):  # type: ignore[no-untyped-def]
+        when(c0 > 0, c1 > 0, divides(c0, c1))
+        return (x * c0) // c1, x // (c1 // c0)
+
+    assert prove(rules["cancel"]).status is Status.PROVED
