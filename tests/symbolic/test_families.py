@@ -21,7 +21,7 @@ def loop(end: int, number: int) -> UOp:
     return UOp.range(end, number, AxisType.LOOP)
 
 
-I, J, K = loop(10, 0), loop(2, 1), loop(3, 2)
+H, J, K = loop(10, 0), loop(2, 1), loop(3, 2)
 N, M = UOp.define_var("n", 1, 6), UOp.define_var("m", 2, 4)
 P, Q = loaded(dtypes.bool_, 0), loaded(dtypes.bool_, 1)
 A, B = loaded(dtypes.int32, 2), loaded(dtypes.int32, 3)
@@ -37,22 +37,22 @@ def every_value(*leaves: UOp) -> dict[UOp, np.ndarray]:
 @pytest.mark.parametrize(
     ("family", "before", "after"),
     [
-        ("cancel", (I * 4) // 8, I // 2),
-        ("nested", (I // 3) // 2, I // 6),
-        ("recombine", (I // 3) * 3 + I % 3, I),
-        ("congruence", (I * 7 + J) % 6, (I + J) % 6),
-        ("congruence", (I * 13 + J + 5) // 12, (I + J + 5) // 12 + I),
-        ("gcd", (I * 6 + J * 4 + 1) // 10, (I * 3 + J * 2) // 5),
-        ("gcd", (I * 6 + J * 4) % 10, (I * 3 + J * 2) % 5 * 2),
-        ("gcd without a constant", (I * N * 4 + N * 2) // (N * 6), (I * 2 + 1) // 3),
-        ("gcd without a constant", (I * 4 + J * 2) // (N * 2), (I * 2 + J) // N),
-        ("gcd without a constant", (I * 4 + J * 2) % (N * 2), (I * 2 + J) % N * 2),
-        ("gcd without a constant", (I * N + J * N) % (N * 4), (I + J) % 4 * N),
-        ("gcd without a constant", (I * N * M + N * M) // (M * N * 2), (I + 1) // 2),
-        ("gcd without a constant", (I * M + J * N * M) // (N * M), I // N + J),
-        ("factor", (I * 4 + J * 2) % 6, (I * 2 + J) % 3 * 2),
-        ("smallest factor", (I * 6 + J * 2 + K) // 12, (I * 6 + J * 2 + K) // 12),
-        ("smallest factor", (I * 6 + J * 3 + K) // 18, I // 3),
+        ("cancel", (H * 4) // 8, H // 2),
+        ("nested", (H // 3) // 2, H // 6),
+        ("recombine", (H // 3) * 3 + H % 3, H),
+        ("congruence", (H * 7 + J) % 6, (H + J) % 6),
+        ("congruence", (H * 13 + J + 5) // 12, (H + J + 5) // 12 + H),
+        ("gcd", (H * 6 + J * 4 + 1) // 10, (H * 3 + J * 2) // 5),
+        ("gcd", (H * 6 + J * 4) % 10, (H * 3 + J * 2) % 5 * 2),
+        ("gcd without a constant", (H * N * 4 + N * 2) // (N * 6), (H * 2 + 1) // 3),
+        ("gcd without a constant", (H * 4 + J * 2) // (N * 2), (H * 2 + J) // N),
+        ("gcd without a constant", (H * 4 + J * 2) % (N * 2), (H * 2 + J) % N * 2),
+        ("gcd without a constant", (H * N + J * N) % (N * 4), (H + J) % 4 * N),
+        ("gcd without a constant", (H * N * M + N * M) // (M * N * 2), (H + 1) // 2),
+        ("gcd without a constant", (H * M + J * N * M) // (N * M), H // N + J),
+        ("factor", (H * 4 + J * 2) % 6, (H * 2 + J) % 3 * 2),
+        ("smallest factor", (H * 6 + J * 2 + K) // 12, (H * 6 + J * 2 + K) // 12),
+        ("smallest factor", (H * 6 + J * 3 + K) // 18, H // 3),
         ("two values", (J * 5 + 3) // 4, J * 2),
         ("two values", (J * 5 + 3) % 4, J * -3 + 3),
         ("two values", (J * -5 + 3) // 4, -J),
@@ -60,16 +60,16 @@ def every_value(*leaves: UOp) -> dict[UOp, np.ndarray]:
 )
 def test_divisions(family: str, before: UOp, after: UOp) -> None:
     assert before.simplify() is after.simplify()
-    assert_equal(before, before.simplify(), every_value(I, J, K, N, M), family)
+    assert_equal(before, before.simplify(), every_value(H, J, K, N, M), family)
 
 
 @pytest.mark.parametrize(
     "near_miss",
     [
-        (I * 4 + 1) // (N * 2),
-        (I * N + 1) // (N * 4),
-        (I * N) // UOp.define_var("z", -1, 4),
-        (I * 4) // (UOp.define_var("z", 0, 4) * 2),
+        (H * 4 + 1) // (N * 2),
+        (H * N + 1) // (N * 4),
+        (H * N) // UOp.define_var("z", -1, 4),
+        (H * 4) // (UOp.define_var("z", 0, 4) * 2),
     ],
 )
 def test_no_common_factor(near_miss: UOp) -> None:
@@ -80,11 +80,11 @@ def test_no_common_factor(near_miss: UOp) -> None:
 
 def test_random_divisions_by_variables() -> None:
     rng = random.Random(7)
-    given = every_value(I, J, N, M)
+    given = every_value(H, J, N, M)
     units = (N, M, N * M, UOp.const(X, 1))
     for _ in range(400):
         factor = rng.choice(units)
-        terms = [I, J, N, M, I * N, J * M, UOp.const(X, rng.randrange(-3, 4))]
+        terms = [H, J, N, M, H * N, J * M, UOp.const(X, rng.randrange(-3, 4))]
         chosen = [t * factor * rng.choice((1, 2, 3, 4, -2)) for t in rng.sample(terms, 3)]
         number = chosen[0] + chosen[1] + chosen[2]
         divisor = rng.choice(units) * factor * rng.choice((1, 2, 3, 4))
@@ -101,10 +101,10 @@ def test_random_divisions_by_variables() -> None:
         (UOp.const(dtypes.int32, 2) + 3, UOp.const(dtypes.int32, 5)),
         (A * 1, A),
         (A + 0, A),
-        (I * 1, I),
-        (I + 0, I),
+        (H * 1, H),
+        (H + 0, H),
         ((A // 7) * 7 + A % 7, A),
-        ((I // 7) * 7 + I % 7, I),
+        ((H // 7) * 7 + H % 7, H),
         (P & P, P),
         (P | False, P),
         (~~P, P),
