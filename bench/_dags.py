@@ -97,7 +97,7 @@ _MAKES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         lambda n, dtype: Tensor.arange(n, dtype=from_numpy(np.dtype(dtype))),
         lambda n, dtype: np.arange(n, dtype=dtype),
     ),
-}  # fmt: skip
+}
 _COMPUTES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "add": _same(lambda a, b: a + b),
     "sub": _same(lambda a, b: a - b),
@@ -177,8 +177,6 @@ WRITES: dict[str, tuple[Callable[..., Any], Callable[..., Array]]] = {
         lambda a, to, of: _put(a, to, a[of]),
     ),
 }
-
-
 _READS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "numpy": (lambda a: a.numpy(), np.array),  # held till the end: no write may be seen there
 }

@@ -43,8 +43,8 @@ RunKernel = Callable[[UOp, list[Array]], list[Array]]
 P = TypeVar("P")
 Wrong = dict[int, str]
 """What is wrong with the programs of some seeds, by seed."""
-_REPORT = 300  # seconds
 Check = Callable[[Mapping[int, P]], Wrong]
+_REPORT = 300  # seconds between lines that say how far it is
 
 
 # Programs of nodes -------------------------------------------------------------------------------
