@@ -28,8 +28,10 @@ class _Plan:
     def __init__(self, rows: Sequence[Row], sizes: Sequence[int]) -> None:
         self._rows, self._sizes = rows, sizes
 
-    def run(self, given: Sequence[Buffer]) -> None:
-        """Kernel after kernel, on the caller's memory and some for the slots after it."""
+    def run(self, given: Sequence[Buffer], values: Sequence[int] = ()) -> None:
+        """Kernel after kernel, on the caller's memory and some for the slots after it; none takes
+        values of variables."""
+        assert not values
         memory = [*given, *map(Buffer, self._sizes)]
         for row in self._rows:
             sink: Any = row.function
@@ -58,7 +60,9 @@ def interpreted() -> Iterator[list[UOp]]:
         sinks.extend(asked)
         return [CompiledKernel(s.arg.name, s, "", s, 0) for s in asked]  # type: ignore[arg-type]
 
-    def build_plan(rows: Sequence[Row], n_given: int, sizes: Sequence[int]) -> _Plan:
+    def build_plan(
+        rows: Sequence[Row], n_given: int, sizes: Sequence[int], n_vars: int = 0
+    ) -> _Plan:
         return _Plan(rows, sizes)
 
     with (

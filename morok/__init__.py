@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from morok.runtime import Device
     from morok.tensor import (
         Tensor,
+        Variable,
         enable_grad,
         initial_seed,
         is_grad_enabled,
@@ -32,6 +33,7 @@ __all__ = [
     "DType",
     "Device",
     "Tensor",
+    "Variable",
     "cache_info",
     "clear_caches",
     "config",
@@ -56,6 +58,7 @@ _NAMES = {
     "morok.runtime": ("Device",),
     "morok.tensor": (
         "Tensor",
+        "Variable",
         "enable_grad",
         "initial_seed",
         "is_grad_enabled",

@@ -23,7 +23,7 @@ from morok._core.hashtable cimport (
     table_reserve,
 )
 from morok._core.scope cimport infer_ranges
-from morok._core.types cimport ARG_BOOL, ARG_INT, ARG_OBJECT, CNode
+from morok._core.types cimport ARG_BOOL, ARG_INT, ARG_OBJECT, NODE_BOUNDED, CNode
 
 import hashlib
 
@@ -231,11 +231,30 @@ cdef bint _all_ints(object values) except -1:
     return True
 
 
+cdef tuple _symbolic_sizes(CNode *operand):
+    """The elements of a `VECTORIZE`: ints where they are constants, else the nodes themselves; None
+    if one may be negative."""
+    cdef uint32_t i
+    cdef CNode *s
+    cdef list dims = []
+    for i in range(operand.nsrc):
+        s = operand.src[i]
+        if not s.flags & NODE_BOUNDED or s.vmin < 0:
+            return None
+        dims.append(s.vmin if s.op == OP_CONST else <object>s.self)
+    return tuple(dims)
+
+
 cdef tuple _sizes(CNode *n, uint32_t i, str field):
-    """A shape operand: `CONST` with a tuple of ints, none negative."""
+    """A shape operand: `CONST` with a tuple of ints, none negative, or a `VECTORIZE` of what has
+    such bounds."""
     cdef object dims = None
     if i < n.nsrc and n.src[i].op == OP_CONST:
         dims = _arg(n.src[i])
+    elif i < n.nsrc and n.src[i].op == OP_VECTORIZE:
+        dims = _symbolic_sizes(n.src[i])
+        if dims is not None:
+            return <tuple>dims
     if not _all_ints(dims) or min(<tuple>dims, default=0) < 0:
         got = repr(dims)
         if i >= n.nsrc:
@@ -251,6 +270,49 @@ cdef object _product(tuple dims):
     for d in dims:
         p *= d
     return p
+
+
+cdef list _parts(tuple dims):
+    """Products of ints, and between them the symbolic dims: what a reshape must keep."""
+    cdef list parts = [1]
+    for d in dims:
+        if type(d) is int:
+            parts[len(parts) - 1] *= d
+        else:
+            parts += [d, 1]
+    return parts
+
+
+cdef object _simple(object dim):
+    """An int where a dim is one."""
+    if type(dim) is int:
+        return dim
+    dim = dim.simplify()
+    return dim.arg if <int>dim.op == OP_CONST else dim
+
+
+cdef object _sum(object a, object b):
+    """a + b, simplified where it is symbolic."""
+    if type(a) is int and type(b) is int:
+        return a + b
+    if type(a) is int:
+        a, b = b, a
+    return a if type(b) is int and b == 0 else _simple(a + b)
+
+
+cdef object _difference(object a, object b):
+    """a - b, simplified where it is symbolic."""
+    if a is b:
+        return 0
+    if type(b) is int:
+        return _sum(a, -b)
+    return _simple(a - b)
+
+
+cdef bint _may_be_negative(object size) except -1:
+    if type(size) is not int:
+        size = size.vmin
+    return size is None or size < 0
 
 
 cdef PyObject *_elementwise(CNode *n) except? NULL:
@@ -274,7 +336,14 @@ cdef PyObject *_elementwise(CNode *n) except? NULL:
 
 cdef tuple _reshape(CNode *n, tuple shape):
     cdef tuple dims = _sizes(n, 1, "new_shape")
-    if _product(dims) != _product(shape):
+    if not _all_ints(dims) or not _all_ints(shape):
+        if _parts(dims) != _parts(shape):
+            expected = (
+                f"the symbolic dims of {shape} kept, and as many elements between them (a symbolic "
+                "dim is neither split nor joined: cut or pad to an int first)"
+            )
+            raise _misfit(n, "new_shape", expected, f"{dims}")
+    elif _product(dims) != _product(shape):
         raise _misfit(
             n,
             "new_shape",
@@ -320,7 +389,7 @@ cdef tuple _pad(CNode *n, tuple shape):
     if len(begins) != len(shape) or len(ends) != len(shape):
         expected = f"two pads for each axis of {shape}"
         raise _misfit(n, "begin_pads, end_pads", expected, f"{begins} and {ends}")
-    return tuple([b + s + e for b, s, e in zip(begins, shape, ends)])
+    return tuple([_sum(_sum(s, b), e) for b, s, e in zip(begins, shape, ends)])
 
 
 cdef tuple _shrink(CNode *n, tuple shape):
@@ -331,10 +400,11 @@ cdef tuple _shrink(CNode *n, tuple shape):
         expected = f"a begin and an end for each axis of {shape}"
         raise _misfit(n, "begins, ends", expected, f"{begins} and {ends}")
     for i in range(rank):
-        if not begins[i] <= ends[i] <= shape[i]:
+        length, behind = _difference(ends[i], begins[i]), _difference(shape[i], ends[i])
+        if _may_be_negative(length) or _may_be_negative(behind):
             expected = f"0 <= begin <= end <= {shape[i]} on axis {i} of {shape}"
             raise _misfit(n, "begins, ends", expected, f"{begins} to {ends}")
-    return tuple([e - b for b, e in zip(begins, ends)])
+    return tuple([_difference(e, b) for b, e in zip(begins, ends)])
 
 
 cdef tuple _reduce_axis(CNode *n, tuple shape):
@@ -381,9 +451,12 @@ cdef tuple _bufferize(CNode *n):
         if n.src[i].op != OP_RANGE or n.src[i].nsrc == 0:
             return None
         end = n.src[i].src[0]
-        if end.op != OP_CONST or end.akind != ARG_INT or end.iarg < 0:
-            return None
-        dims.append(end.iarg)
+        if end.op == OP_CONST:
+            if end.akind != ARG_INT or end.iarg < 0:
+                return None
+            dims.append(end.iarg)
+        else:
+            dims.append(<object>end.self)
     return tuple(dims)
 
 

@@ -51,7 +51,8 @@ cdef class ExecutionPlan:
     cdef Lease *free_leases  # owned list; a lease in use belongs to its execution
     cdef int n_steps  # kernels
     cdef int n_args  # arguments of all kernels
-    cdef int n_vars  # variables of the plan
+    cdef int n_vars  # variables of the plan that each run gives
+    cdef tuple constants  # values of the variables behind those
     cdef int n_own_vars  # entries of `own_vars`
     cdef int n_slots  # all slots
     cdef int n_given  # slots filled by the caller; the rest lie in the arena

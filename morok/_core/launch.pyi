@@ -56,6 +56,8 @@ class ExecutionPlan:
     `arena` (multiples of 64) of memory the plan owns, `arena_bytes` long. That memory and the
     kernels' scratch space are leased per execution: threads may run one plan at the same time.
 
+    A run gives the first `n_vars` variables; those behind them are always `constants`.
+
     InvalidGraphError if a slot or variable does not exist.
     """
 
@@ -69,6 +71,7 @@ class ExecutionPlan:
         arena_bytes: int = 0,
         keep: Iterable[object] = (),
         groups: Iterable[tuple[int, ...]] = (),
+        constants: Iterable[int] = (),
     ) -> None: ...
     def run(self, buffers: Iterable[Buffer], vars: Iterable[int] = ()) -> None:  # noqa: A002
         """Runs all kernels with the GIL released; returns when they are done.

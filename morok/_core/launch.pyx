@@ -195,6 +195,7 @@ cdef class ExecutionPlan:
         Py_ssize_t arena_bytes=0,
         keep=(),
         groups=(),
+        constants=(),
     ):
         if self.steps != NULL:
             raise TypeError("an ExecutionPlan is built once")
@@ -205,6 +206,7 @@ cdef class ExecutionPlan:
         self.n_given = <int>n_slots
         self.n_slots = <int>(n_slots + len(arena))
         self.n_vars = <int>n_vars
+        self.constants = tuple([<int64_t>value for value in constants])
         self.n_args = sum(len(call[1]) for call in calls)
         self.n_own_vars = sum(len(call[5] or ()) for call in calls)
         self.arena_bytes = arena_bytes
@@ -254,7 +256,9 @@ cdef class ExecutionPlan:
                 arg += 1
             step.first_var = NO_VARS if variables is None else var
             for variable in variables or ():
-                self.var_slots[var] = checked_index(variable, self.n_vars, "variable", name)
+                self.var_slots[var] = checked_index(
+                    variable, self.n_vars + len(self.constants), "variable", name
+                )
                 var += 1
             self.scratch_bytes = max(self.scratch_bytes, <size_t>scratch_bytes)
         return 0
@@ -262,6 +266,7 @@ cdef class ExecutionPlan:
     cdef Lease *acquire(self) except NULL:
         """A lease nobody else uses. Hand it back with `release`."""
         cdef Lease *lease = self.free_leases
+        cdef int i = 0
         if lease != NULL:
             self.free_leases = lease.next
             self.n_free -= 1
@@ -276,8 +281,13 @@ cdef class ExecutionPlan:
         try:
             lease.slots = <void **>zeroed(self.n_slots, sizeof(void *))
             lease.args = <void **>zeroed(self.n_args, sizeof(void *))
-            lease.vars = <int64_t *>zeroed(self.n_vars, sizeof(int64_t))
+            lease.vars = <int64_t *>zeroed(self.n_vars + len(self.constants), sizeof(int64_t))
             lease.own_vars = <int64_t *>zeroed(self.n_own_vars, sizeof(int64_t))
+            for value in self.constants:
+                lease.vars[self.n_vars + i] = value
+                i += 1
+            for i in range(self.n_own_vars):
+                lease.own_vars[i] = lease.vars[self.var_slots[i]]
             if self.scratch_bytes:
                 lease.scratch = take_block(self.scratch_bytes, "the scratch space of a kernel")
             if self.arena_bytes:
@@ -336,7 +346,7 @@ cdef class ExecutionPlan:
         return 0
 
     cdef void execute(self, Lease *lease) noexcept nogil:
-        """Runs every kernel on the addresses in `lease.slots`; the plan has no variables."""
+        """Runs every kernel on the addresses in `lease.slots`; all its variables are constants."""
         fill_args(lease.args, lease.slots, self.arg_slots, self.n_args)
         run_steps(self.steps, self.n_steps, lease)
 

@@ -28,10 +28,12 @@ cdef Known known[KNOWN]
 cdef object memory_of_buffer = None  # BUFFER -> Buffer
 cdef int op_reshape = -1
 cdef int op_buffer = -1
+cdef int op_shrink = -1
+cdef object memory_under = None  # a SHRINK to symbolic dims -> what it shows all of
 
 
-def configure(type cls, object buffer_of, int reshape, int buffer):
-    global tensor_type, memory_of_buffer, op_reshape, op_buffer
+def configure(type cls, object buffer_of, int reshape, int buffer, int shrink, object under):
+    global tensor_type, memory_of_buffer, op_reshape, op_buffer, op_shrink, memory_under
     at.uop = offset_of(cls, "uop")
     at.grad = offset_of(cls, "grad")
     at.home = offset_of(cls, "_home")
@@ -41,6 +43,8 @@ def configure(type cls, object buffer_of, int reshape, int buffer):
     memory_of_buffer = buffer_of
     op_reshape = reshape
     op_buffer = buffer
+    op_shrink = shrink
+    memory_under = under
 
 
 cdef Py_ssize_t offset_of(object cls, str name) except -1:
@@ -65,15 +69,25 @@ cdef PyObject *memory_below(CNode *base) except NULL:
     return place.memory
 
 
+cdef CNode *_below(CNode *view) noexcept:
+    """Of a SHRINK to symbolic dims what it shows all of, else itself; never new."""
+    under = memory_under(<object>view.self)
+    return glance(<PyObject *>under)
+
+
 cdef int look(PyObject *tensor, bint written, PyObject **memory) except -1:
     cdef CNode *n = glance(field(tensor, at.uop))
     cdef bint alone = True
     if field(tensor, at.home) != <PyObject *>None:
         return WAITING
+    if n.op == op_shrink:
+        n = _below(n)
     if n.op != op_reshape and n.op != op_buffer:
         if n.realized == NULL:
             return WAITING
         n = glance(n.realized)
+        if n.op == op_shrink:
+            n = _below(n)
         alone = False
     while n.op == op_reshape:
         alone = alone and c_refcount(n.self) == 1

@@ -25,7 +25,7 @@ from morok.capture.trace import named_arguments, place_of
 from morok.dtype import dtypes
 from morok.engine import base_of
 from morok.errors import FunctionError
-from morok.ir import CallInfo, Ops, UOp
+from morok.ir import CallInfo, Ops, UOp, laid_out
 from morok.tensor import (
     Tensor,
     all_tensors,
@@ -201,7 +201,7 @@ def _stand_ins(tensors: Sequence[Tensor]) -> Iterator[list[UOp]]:
             if 0 in shape:
                 stand_in = nodes.full(shape, dtype, 0)
             else:
-                stand_in = nodes.reshape(bodies.parameter(slot, dtype, shape), shape)
+                stand_in = laid_out(bodies.parameter(slot, dtype, shape), shape)
             tensor.uop = stand_in
             tensor._home = tensor._parts = tensor._marks = None
             tensor._alias = False
@@ -305,7 +305,7 @@ def _called(body: _Body, tensors: Sequence[Tensor], info: CallInfo) -> Any:
     call = None
     if body.function is not None:
         given = [tensors[i].uop for i in body.taken]
-        given += (nodes.reshape(u, (nodes.size_of(u),)) for u in body.held)
+        given += body.held
         given += (draws[draw][part == "first"] for draw, part in body.counters)
         call = UOp(Ops.CALL, dtypes.void, (body.function, *given), CallInfo(info.name))
 

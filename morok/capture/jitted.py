@@ -21,7 +21,7 @@ from morok.dtype import DType
 from morok.engine import base_of, buffers
 from morok.errors import JitError
 from morok.forking import held_at_fork
-from morok.ir import Ops, UOp
+from morok.ir import Ops, UOp, laid_out, memory_under, room_of
 from morok.tensor import Tensor, fail, generator, is_grad_enabled, memory, nodes, versions
 
 P = ParamSpec("P")
@@ -34,7 +34,14 @@ _lock = held_at_fork(threading.Lock())
 """Held while the recordings of a function are looked up."""
 
 
-configure(Tensor, buffers.buffer_of, int(Ops.RESHAPE), int(Ops.BUFFER))
+configure(
+    Tensor,
+    buffers.buffer_of,
+    int(Ops.RESHAPE),
+    int(Ops.BUFFER),
+    int(Ops.SHRINK),
+    memory_under,
+)
 
 
 class _Site:
@@ -222,10 +229,7 @@ def _fresh(dtype: DType, shape: tuple[int, ...]) -> Tensor:
     """A new tensor, its memory not filled."""
     if 0 in shape:
         return Tensor._wrap(nodes.full(shape, dtype, 0))
-    size = 1
-    for n in shape:
-        size *= n
-    return Tensor._wrap(nodes.reshape(buffers.new_buffer(dtype, size), shape))
+    return Tensor._wrap(laid_out(buffers.new_buffer(dtype, room_of(shape)), shape))
 
 
 def _prepare(waiting: list[Tensor], observed: list[Tensor]) -> None:
@@ -271,7 +275,7 @@ class _Results:
             else:
                 view = memory.memory_of(entries[index])
                 assert view is not None, "what a replay used is in memory"
-                given.append(Tensor._wrap(nodes.reshape(base_of(view), shape)))
+                given.append(Tensor._wrap(laid_out(base_of(view), shape)))
         return self.rebuild(given)
 
 

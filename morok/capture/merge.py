@@ -72,6 +72,7 @@ def merge(trace: Trace) -> Merged:
     homes: dict[Label, Label] = {}  # for a ("made", n) that stays: ("result", i)
     copied: list[int] = []  # new tensors that get a copy
     views: dict[int, Label] = {}
+    numbers: dict[int, int] = {}  # values of variables -> their place among the plan's constants
     for i, made in enumerate(trace.made):
         if made.label[0] == "made" and made.label not in homes:
             homes[made.label] = "result", i
@@ -114,7 +115,10 @@ def merge(trace: Trace) -> Merged:
             for (label, offset), nbytes in zip(step.memory, _fresh_bytes(planned), strict=True)
         ]
         places += [slots.keep(("inner", number, local), n) for local, n in sizes.items()]
-        rows += [row._replace(places=tuple(places[p] for p in row.places)) for row in planned.rows]
+        values = [numbers.setdefault(value, len(numbers)) for value in step.values]
+        for row in planned.rows:
+            taken = tuple(values[i] for i in row.variables)
+            rows.append(row._replace(places=tuple(places[p] for p in row.places), variables=taken))
         kernels += planned.kernels
         calls += planned.schedule.calls
     _keep_results(trace, slots, slot, copy, copied)
@@ -125,7 +129,8 @@ def merge(trace: Trace) -> Merged:
 
     rows = [row._replace(places=tuple(map(final, row.places))) for row in rows]
     parts = [(slot, final(whole), offset) for slot, (whole, offset) in slots.parts.items()]
-    plan = build_plan(rows, given, slots.sizes, {slot: whole for slot, whole, _ in parts})
+    wholes = {slot: whole for slot, whole, _ in parts}
+    plan = build_plan(rows, given, slots.sizes, wholes, constants=tuple(numbers))
     schedule = Schedule(tuple(calls), ())
     return Merged(
         plan=plan,

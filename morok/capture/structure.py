@@ -20,6 +20,7 @@ import numpy as np
 from morok import config, engine
 from morok._core import Dispatcher, Flat, dispatch_by, enter_attributes
 from morok.dtype import DType
+from morok.ir import UOp
 from morok.tensor import Tensor, grad_mode
 
 
@@ -47,7 +48,7 @@ class Wrapper:
     __wrapped__: Callable[..., Any]
 
 
-OPAQUE = (type, ModuleType, FunctionType, MethodType, DType, Enum, Dispatcher, Wrapper)
+OPAQUE = (type, ModuleType, FunctionType, MethodType, DType, Enum, Dispatcher, Wrapper, UOp)
 
 
 def attributes(value: Any) -> Iterator[tuple[str, Any]]:

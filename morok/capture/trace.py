@@ -57,10 +57,12 @@ class Step:
     planned: Planned | None
     memory: tuple[tuple[Label, int], ...]
     nbytes: int = 0
+    values: tuple[int, ...] = ()  # of the plan's variables
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (None if self.planned is None else self.planned.key), self.memory, self.nbytes
+        plan = None if self.planned is None else self.planned.key
+        return plan, self.memory, self.nbytes, self.values
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,8 @@ class Trace:
         if [id(t) for t in self.reached.tensors] != [id(t) for t in other.reached.tensors]:
             return "it reaches other tensors from call to call"
         if [s.key for s in self.steps] != [s.key for s in other.steps]:
+            if [s.values for s in self.steps] != [s.values for s in other.steps]:
+                return "it binds variables to other values from call to call: pass them bound"
             if [s.key[0] for s in self.steps] == [s.key[0] for s in other.steps]:
                 return "the tensors it computes with change their roles from call to call"
             return "it computes something else from call to call"
@@ -414,7 +418,7 @@ class _Labels:
         for event in self._record.events:
             if isinstance(event, Run):
                 places = tuple((self.label(m), offset) for m, offset in event.memory)
-                steps.append(Step(event.planned, places))
+                steps.append(Step(event.planned, places, values=event.values))
             elif isinstance(event, Copy):
                 places = ((self.label(event.target), 0), (self.label(event.source), 0))
                 steps.append(Step(None, places, event.source.nbytes))

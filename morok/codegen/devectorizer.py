@@ -18,9 +18,8 @@ from morok.dtype import AddrSpace, DType, dtypes
 from morok.ir import Capability, GroupOp, Ops, UOp
 from morok.optimizer import (
     index_parts,
-    make_range,
+    moved_range,
     next_number,
-    range_end,
     substitute_open,
     widen_accumulators,
 )
@@ -56,9 +55,7 @@ def unshare_ranges(sink: UOp) -> UOp:
         if all(owner.setdefault(rng, key) == key for rng in ranges):
             return UOp(node.op, node.dtype, src, node.arg)
         if key not in fresh:
-            fresh[key] = tuple(
-                make_range(range_end(rng), number + i, rng.arg[1]) for i, rng in enumerate(ranges)
-            )
+            fresh[key] = tuple(moved_range(rng, number + i) for i, rng in enumerate(ranges))
             number += len(ranges)
         renamed = dict(zip(ranges, fresh[key], strict=True))
         value = substitute_open(src[:1], renamed)[0]

@@ -17,7 +17,7 @@ import numpy as np
 from morok.dtype import DType, from_numpy
 from morok.engine.overlap import Spans
 from morok.errors import InvalidGraphError
-from morok.ir import DeviceSpec, GroupOp, Ops, UOp, is_ordered
+from morok.ir import DeviceSpec, GroupOp, Ops, UOp, is_ordered, memory_under
 from morok.runtime import Buffer
 
 _memory: weakref.WeakKeyDictionary[UOp, Buffer] = weakref.WeakKeyDictionary()
@@ -93,10 +93,9 @@ def base_of(view: UOp) -> UOp:
 
 
 def is_buffer_view(node: UOp) -> bool:
-    """A BUFFER, or a reshape of one: the value lies in memory in logical order."""
-    while node.op is Ops.RESHAPE:
-        node = node.src[0]
-    return node.op is Ops.BUFFER
+    """A BUFFER, or a reshape of one, perhaps cut to symbolic dims: the value lies in memory in
+    logical order."""
+    return memory_under(node).op is Ops.BUFFER
 
 
 def is_write(root: UOp) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from time import perf_counter
@@ -12,7 +12,7 @@ import numpy as np
 
 from morok import config
 from morok.caches import Bounded
-from morok.codegen import get_program, kernel_name, scratch_bytes
+from morok.codegen import get_program, kernel_name, scratch_bytes, variable_names
 from morok.engine.stats import stats
 from morok.forking import held_at_fork
 from morok.ir import Ops, UOp
@@ -33,6 +33,7 @@ class CompiledKernel:
     source: str  # the text it was compiled from
     kernel: Kernel
     scratch: int  # bytes
+    variables: tuple[str, ...] = ()  # in the order it takes their values
 
 
 def program_source(program: UOp) -> str:
@@ -69,25 +70,39 @@ def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKer
             for key, program, kernel in zip(missing, programs, kernels, strict=True):
                 text = program_source(program)
                 ready[key] = CompiledKernel(
-                    kernel.name, key[0], text, kernel, scratch_bytes(program)
+                    kernel.name,
+                    key[0],
+                    text,
+                    kernel,
+                    scratch_bytes(program),
+                    variable_names(program),
                 )
                 _cache.put(key, ready[key])
         return [ready[k] for k in keys]
 
 
-def run_kernel(sink: UOp, arrays: Sequence[Array], device: CpuDevice) -> list[Array]:
+def run_kernel(
+    sink: UOp,
+    arrays: Sequence[Array],
+    device: CpuDevice,
+    variables: Mapping[str, int] | None = None,
+) -> list[Array]:
     """The contents of all buffers, flat, after one kernel; `arrays` (buffer i is slot i) are left
-    alone. A CUSTOM_FUNCTION runs the device's hook (DeviceError if there is none)."""
+    alone. `variables` are the values of its DEFINE_VARs. A CUSTOM_FUNCTION runs the device's hook
+    (DeviceError if there is none)."""
+    values: list[int] = []
     if sink.op is Ops.CUSTOM_FUNCTION:
         kind, payload = sink.arg
         kernel, scratch = device.hook(str(kind), payload), 0
     else:
         (ready,) = compile_kernels([sink], device)
         kernel, scratch = ready.kernel, ready.scratch
+        values = [(variables or {})[name] for name in ready.variables]
     out = [np.array(a).reshape(-1) for a in arrays]
     slots = tuple(range(len(out)))
-    plan = ExecutionPlan([(kernel, slots, scratch, 0, 1, None, kernel.name)], len(out))
-    plan.run([device.allocator.wrap(a) for a in out])
+    row = (kernel, slots, scratch, 0, 1, None, kernel.name)
+    plan = ExecutionPlan([row], len(out), n_vars=len(values))
+    plan.run([device.allocator.wrap(a) for a in out], values)
     return out
 
 

@@ -28,7 +28,10 @@ from morok.ir import (
     UOp,
     check_stage,
     is_ordered,
+    laid_out,
+    memory_under,
     parts_of,
+    room_of,
 )
 from morok.rangeify import Schedule, run_kernel_split_pipeline
 
@@ -91,31 +94,18 @@ def _remembered(sink: UOp) -> Schedule:
 
 def _param(slot: int, like: UOp) -> UOp:
     """The PARAM of a slot, for a BUFFER, PARAM or other value of known size."""
-    size = like.arg if like.op is Ops.BUFFER else _elements(like)
+    size = like.arg if like.op is Ops.BUFFER else room_of(like.shape or ())
     device = _DEVICE if like.device is None else like.device
     return UOp(Ops.PARAM, like.dtype, (device,), (slot, size))
-
-
-def _elements(value: UOp) -> int:
-    count = 1
-    for n in value.shape or ():
-        count *= n
-    return count
-
-
-def _reshaped(param: UOp, like: UOp) -> UOp:
-    shape = like.shape or ()
-    if param.shape == shape:
-        return param
-    return UOp(Ops.RESHAPE, param.dtype, (param, UOp.shape_const(shape)))
 
 
 def _memory(value: UOp) -> UOp | None:
     """The PARAM or the result of a call that holds a value in logical order; None if it is to be
     computed."""
-    while value.op in (Ops.RESHAPE, Ops.CONTIGUOUS):
-        value = value.src[0]
-    return value if value.op is Ops.PARAM or _is_result(value) else None
+    below = memory_under(value)
+    while below.op is Ops.CONTIGUOUS:
+        below = memory_under(below.src[0])
+    return below if below.op is Ops.PARAM or _is_result(below) else None
 
 
 def _is_result(value: UOp) -> bool:
@@ -218,7 +208,7 @@ class _Cut:
             return
         sink = UOp(Ops.SINK, dtypes.void, tuple(roots))
         reads = [u for u in toposort(sink, stop=segment.reads) if u in segment.reads]
-        replace = {u: _reshaped(_param(i, u), u) for i, u in enumerate(reads)}
+        replace = {u: laid_out(_param(i, u), u.shape or ()) for i, u in enumerate(reads)}
         schedule = _remembered(replace_own(sink, replace))
         places = self._emit(schedule, [self.buffers[u] for u in reads], ())
         self.buffers.update(zip(roots, places, strict=True))

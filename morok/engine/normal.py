@@ -25,6 +25,7 @@ from morok.engine.buffers import (
     overlapping,
 )
 from morok.engine.overlap import Spans
+from morok.engine.variables import Binding, binding_of, enter
 from morok.errors import InvalidGraphError
 from morok.forking import held_at_fork
 from morok.ir import CallInfo, Ops, UOp
@@ -56,9 +57,10 @@ class Normal:
     otherwise. A buffer that is written has windows only where all of its uses lie in windows that
     do not overlap. InvalidGraphError if buffers that are written overlap: neither is the last.
 
-    key      of the graph, which is built when it is asked for
-    windows  the memory by slot
-    written  the slots of memory that roots write, or write other windows of
+    key       of the graph, which is built when it is asked for
+    windows   the memory by slot
+    written   the slots of memory that roots write, or write other windows of
+    variables what BINDs gave the DEFINE_VARs that stand in their place, by name
     """
 
     __slots__ = (
@@ -68,6 +70,7 @@ class Normal:
         "_sink",
         "_whole",
         "key",
+        "variables",
         "windows",
         "written",
     )
@@ -75,6 +78,7 @@ class Normal:
     def __init__(self, sink: UOp) -> None:
         self.windows: list[Window] = []
         self.written: set[int] = set()
+        self.variables: dict[str, Binding] = {}
         self._params: dict[tuple[int, DType, int], UOp] = {}
         self._sink = sink
         self._whole: set[UOp] = set()
@@ -112,8 +116,19 @@ class Normal:
         return {
             Ops.BUFFER: self._buffer,
             Ops.SHRINK: self._part,
-            Ops.FUNCTION: normal_function,
+            Ops.FUNCTION: self._function,
+            Ops.BIND: self._bound,
         }
+
+    def _function(self, node: UOp) -> UOp:
+        function, bindings = normal_function(node)
+        enter(self.variables, bindings)
+        return function
+
+    def _bound(self, node: UOp) -> UOp:
+        binding = binding_of(node)
+        enter(self.variables, (binding,))
+        return binding[0]
 
     def _buffer(self, node: UOp) -> UOp | None:
         if node in self._partly:
@@ -146,20 +161,28 @@ class Normal:
 
 
 _lock = held_at_fork(RLock())
-_functions: Bounded[UOp, UOp] = Bounded("normal functions", 1024, _lock)
+_functions: Bounded[UOp, tuple[UOp, tuple[Binding, ...]]] = Bounded("normal functions", 1024, _lock)
 
 
-def normal_function(function: UOp) -> UOp:
-    """A FUNCTION as schedules see it: hints to autograd and to the tracer are dropped. Its body is
-    walked once, however often it is called; PARAMs and LUNIQUEs in it are its own."""
+def normal_function(function: UOp) -> tuple[UOp, tuple[Binding, ...]]:
+    """A FUNCTION as schedules see it: hints to autograd and to the tracer are dropped, variables
+    stand for what was bound to them; and those values. Its body is walked once, however often it is
+    called; PARAMs and LUNIQUEs in it are its own."""
     with _lock:
         found = _functions.get(function)
         if found is None:
             visits: dict[Ops, Callable[[UOp, tuple[UOp, ...]], UOp]] = {
                 hint: lambda node, src: src[0] for hint in _HINTS
             }
+            bindings: dict[Binding, None] = {}
+
+            def unbound(node: UOp, src: tuple[UOp, ...]) -> UOp:
+                bindings[binding_of(node)] = None
+                return src[0]
+
             visits[Ops.FUNCTION] = _plain_function
-            found = _core.rebuild(function, visits)
+            visits[Ops.BIND] = unbound
+            found = _core.rebuild(function, visits), tuple(bindings)
             _functions.put(function, found)
         return found
 
@@ -197,7 +220,7 @@ def _place_of(view: UOp) -> tuple[UOp, _Place] | None:
     while node.op is not Ops.BUFFER:
         if node.realized is not None:
             node = node.realized
-        elif node.op in (Ops.RESHAPE, Ops.SHRINK):
+        elif node.op in (Ops.RESHAPE, Ops.SHRINK) and _is_fixed(node):
             chain.append(node)
             node = node.src[0]
         elif node.op in _HINTS:
@@ -214,7 +237,9 @@ def _place_of(view: UOp) -> tuple[UOp, _Place] | None:
 
 
 def _moved(step: UOp, place: _Place) -> _Place | None:
-    """Where a RESHAPE or SHRINK of a place looks at, None if in several pieces."""
+    """Where a RESHAPE or SHRINK of a place looks at, None if in several pieces or by variables."""
+    if not _is_fixed(step):
+        return None
     offset, shape = place
     if step.op is Ops.RESHAPE:
         return offset, step.src[1].arg
@@ -228,6 +253,11 @@ def _moved(step: UOp, place: _Place) -> _Place | None:
         offset += begin * stride
         several = several or end - begin > 1
     return offset, tuple(end - begin for begin, end in zip(begins, ends, strict=True))
+
+
+def _is_fixed(step: UOp) -> bool:
+    """Whether no variable says where a RESHAPE or SHRINK looks at."""
+    return all(operand.op is Ops.CONST for operand in step.src[1:])
 
 
 def _windows(sink: UOp, base: UOp) -> dict[UOp, _Place] | None:

@@ -23,10 +23,12 @@ class Row(NamedTuple):
     high: int
     name: str
     stores: frozenset[int]  # positions in `places`
+    variables: tuple[int, ...] = ()  # which of the plan's it takes
 
     def call(self) -> tuple[Any, ...]:
         """The tuple `ExecutionPlan` takes."""
-        return self.function, self.places, self.scratch, self.low, self.high, None, self.name
+        span = self.low, self.high
+        return self.function, self.places, self.scratch, *span, self.variables, self.name
 
 
 class Layout(NamedTuple):
@@ -152,10 +154,16 @@ def dependency_groups(
 
 
 def build_plan(
-    rows: Sequence[Row], n_given: int, sizes: Sequence[int], parts: Mapping[int, int] | None = None
+    rows: Sequence[Row],
+    n_given: int,
+    sizes: Sequence[int],
+    parts: Mapping[int, int] | None = None,
+    n_vars: int = 0,
+    constants: Sequence[int] = (),
 ) -> ExecutionPlan:
     """The plan of `rows`: slots up to `n_given` are filled by whoever runs it, the others, of
-    `sizes` bytes, lie in the plan's arena. Given slots may be `parts` of others, arena included."""
+    `sizes` bytes, lie in the plan's arena. Given slots may be `parts` of others, arena included.
+    Whoever runs it gives `n_vars` variables; those behind them are always `constants`."""
     parts = parts or {}
     layout = place(sizes, rows, n_given, parts)
     return ExecutionPlan(
@@ -163,5 +171,7 @@ def build_plan(
         n_given,
         arena=layout.offsets,
         arena_bytes=layout.nbytes,
+        n_vars=n_vars,
+        constants=constants,
         groups=dependency_groups(rows, n_given, layout, sizes, parts),
     )

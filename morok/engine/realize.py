@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from time import perf_counter, perf_counter_ns
 
 from morok.engine.buffers import (
@@ -15,12 +14,13 @@ from morok.engine.buffers import (
     new_buffer,
     new_version,
 )
-from morok.engine.normal import Window, arguments, normalise, sink_of
+from morok.engine.normal import Normal, arguments, normalise, sink_of
 from morok.engine.record import recording
 from morok.engine.report import report_kernels, report_schedule, watched
 from morok.engine.schedule import Planned, plan
 from morok.engine.stats import stats
-from morok.ir import Ops, UOp
+from morok.engine.variables import in_order
+from morok.ir import Ops, UOp, laid_out, room_of
 from morok.runtime import Buffer, Device
 
 
@@ -39,8 +39,8 @@ def realize(roots: Sequence[UOp]) -> list[UOp]:
             found[root] = root
         elif root.realized is not None:
             found[root] = root.realized
-        elif prod(root.shape or ()) == 0:
-            found[root] = _shaped(new_buffer(root.dtype, 0), root)
+        elif room_of(root.shape or ()) == 0:
+            found[root] = laid_out(new_buffer(root.dtype, 0), root.shape or ())
         else:
             todo.append(root)
     if todo:
@@ -52,7 +52,7 @@ def _run(roots: list[UOp]) -> list[UOp]:
     device = Device["CPU"]
     normal = normalise(sink_of(roots))
     planned = plan(normal, device)
-    memory = run_plan(planned, normal.windows, arguments(normal))
+    memory = run_plan(planned, normal, arguments(normal))
     out: list[UOp] = []
     renewed: dict[UOp, UOp] = {}
     for root, slot in zip(roots, planned.results, strict=True):
@@ -62,38 +62,34 @@ def _run(roots: list[UOp]) -> list[UOp]:
                 renewed[old] = new_version(old)
             out.append(root.src[0].substitute(renewed))
         else:
-            fresh = bind(UOp.new_buffer(root.dtype, prod(root.shape or ())), memory[slot])
-            view = _shaped(fresh, root)
+            shape = root.shape or ()
+            fresh = bind(UOp.new_buffer(root.dtype, room_of(shape)), memory[slot])
+            view = laid_out(fresh, shape)
             if root.op is not Ops.CONST:  # which stands in every graph that has this number
                 hold(root, view)
             out.append(view)
     return out
 
 
-def run_plan(planned: Planned, windows: Sequence[Window], memory: Sequence[Buffer]) -> list[Buffer]:
-    """Run a plan on the memory of its windows; the memory of all slots, results included."""
+def run_plan(planned: Planned, normal: Normal, memory: Sequence[Buffer]) -> list[Buffer]:
+    """Run the plan of a normalised sink on the memory of its windows; the memory of all slots,
+    results included. ArgumentError for a variable without a value."""
+    values = in_order(planned.variables, normal.variables)
     every = [*memory, *(Buffer(b.arg * b.dtype.itemsize) for b in planned.fresh)]
     record = recording()
     if record is not None:
-        record.run(planned, windows, every)
+        record.run(planned, normal.windows, every, values)
     if watched():
-        _run_watched(planned, every)
+        _run_watched(planned, every, values)
     else:
         start = perf_counter()
-        planned.plan.run(every)
+        planned.plan.run(every, values)
         stats.run_seconds += perf_counter() - start
     return every
 
 
-def _shaped(buffer: UOp, root: UOp) -> UOp:
-    shape = root.shape
-    if shape == buffer.shape or shape is None:
-        return buffer
-    return UOp(Ops.RESHAPE, buffer.dtype, (buffer, UOp.shape_const(shape)))
-
-
-def _run_watched(planned: Planned, memory: list[Buffer]) -> None:
+def _run_watched(planned: Planned, memory: list[Buffer], values: tuple[int, ...]) -> None:
     report_schedule(planned)
     start = perf_counter_ns()
-    began, durations = planned.plan.run_profiled(memory)
+    began, durations = planned.plan.run_profiled(memory, values)
     report_kernels(planned, began, durations, perf_counter_ns() - start)

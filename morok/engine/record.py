@@ -22,10 +22,11 @@ from morok.runtime import Buffer
 @dataclass(frozen=True, slots=True)
 class Run:
     """A plan ran on `memory`: for each slot its caller fills, a Buffer and the byte in it where the
-    slot begins."""
+    slot begins; with these values of its variables."""
 
     planned: Planned
     memory: tuple[tuple[Buffer, int], ...]
+    values: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,13 @@ class Record:
     held: list[Buffer] = field(default_factory=list)
     draws: int = 0
 
-    def run(self, planned: Planned, windows: Sequence[Window], memory: Sequence[Buffer]) -> None:
+    def run(
+        self,
+        planned: Planned,
+        windows: Sequence[Window],
+        memory: Sequence[Buffer],
+        values: tuple[int, ...] = (),
+    ) -> None:
         """Note that `planned` is about to run on `memory`; the first of it lies in `windows`."""
         places = []
         for window, buffer in zip(windows, memory, strict=False):
@@ -82,7 +89,7 @@ class Record:
         for buffer in memory[len(windows) :]:
             self._fill(buffer)
             places.append((buffer, 0))
-        self.events.append(Run(planned, tuple(places)))
+        self.events.append(Run(planned, tuple(places), values))
 
     def copy(self, node: UOp, target: Buffer) -> None:
         """Note that `target` is about to become a copy of the memory of `node`."""

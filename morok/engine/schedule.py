@@ -35,6 +35,7 @@ class Planned:
     rows: tuple[Row, ...]  # the kernels as the plan has them
     given: int  # slots that the caller fills; the others lie in the plan's arena
     sizes: tuple[int, ...]  # bytes of each of those
+    variables: tuple[str, ...] = ()  # in the order the plan takes their values
 
 
 def plan(normal: Normal, device: CpuDevice) -> Planned:
@@ -61,7 +62,7 @@ def plan(normal: Normal, device: CpuDevice) -> Planned:
 def compile_function(function: UOp, device: CpuDevice) -> None:
     """Schedule the body of a FUNCTION and compile its kernels now, not when it is called first."""
     with _lock:
-        schedule = function_schedule(normal_function(function))
+        schedule = function_schedule(normal_function(function)[0])
         compile_kernels([call.src[0] for call in schedule.calls], device)
 
 
@@ -81,12 +82,15 @@ def _make(key: bytes, schedule: Schedule, n_params: int, device: CpuDevice) -> P
                 slots[b] = n_given + len(sizes)
                 sizes.append(b.arg * b.dtype.itemsize)
     rows = []
+    variables = tuple(sorted({name for kernel in kernels for name in kernel.variables}))
+    number = {name: i for i, name in enumerate(variables)}
     stores = {call.src[0]: stored_slots(call.src[0]) for call in schedule.calls}
     for call, kernel in zip(schedule.calls, kernels, strict=True):
         places = tuple(a.arg[0] if a.op is Ops.PARAM else slots[a] for a in call.src[1:])
         written = stores[call.src[0]]
-        rows.append(Row(kernel.kernel, places, kernel.scratch, 0, 1, kernel.name, written))
-    ready = build_plan(rows, n_given, sizes)
+        taken = tuple(number[name] for name in kernel.variables)
+        rows.append(Row(kernel.kernel, places, kernel.scratch, 0, 1, kernel.name, written, taken))
+    ready = build_plan(rows, n_given, sizes, n_vars=len(variables))
     results = tuple(b.arg[0] if b.op is Ops.PARAM else slots[b] for b in schedule.outputs)
     return Planned(
         key,
@@ -98,4 +102,5 @@ def _make(key: bytes, schedule: Schedule, n_params: int, device: CpuDevice) -> P
         tuple(rows),
         n_given,
         tuple(sizes),
+        variables,
     )

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 from morok import _core
 from morok.dtype import DType, Scalar, cast_value, dtypes
-from morok.errors import DTypeError
+from morok.errors import DTypeError, ShapeError
 from morok.ir.ops import InvalidType, Ops
 from morok.ir.optable import GroupOp
 
@@ -136,6 +136,9 @@ def _binary(op: Ops, a: _T, b: object) -> _T:
     elif type(b) is int and dtype is _INDEX:
         made = _build(op, (a, _node(_CONST, _INDEX, (), b)))
         return made
+    elif hasattr(type(b), "__array_priority__"):
+        other: Any = NotImplemented  # a tensor or an array: its own operator knows both
+        return other  # type: ignore[no-any-return]
     made = _build(op, (a, _operand(a, b)))
     return made
 
@@ -143,6 +146,12 @@ def _binary(op: Ops, a: _T, b: object) -> _T:
 def _reflected(op: Ops, b: _T, a: object) -> _T:
     made: _T = _build(op, (_operand(b, a), b))
     return made
+
+
+_UNKNOWN = (
+    "this needs to know the value of a variable while the graph is built, and does not work on "
+    "symbolic dims: pad to an int, or pass an int"
+)
 
 
 class Operators:
@@ -161,7 +170,14 @@ class Operators:
         made: Self = _build(op, (self, *(_operand(self, other) for other in others)))
         return made
 
+    def __index__(self) -> int:
+        if self.dtype is _INDEX and any(u.op is Ops.BIND for u in _core.toposort(self)):
+            raise ShapeError(_UNKNOWN)
+        raise TypeError(f"a UOp of {self.dtype} is no int: ask its vmin and vmax, or its arg")
+
     def __bool__(self) -> bool:
+        if any(u.op is Ops.BIND for u in _core.toposort(self)):
+            raise ShapeError(_UNKNOWN)
         raise TypeError("a UOp has no truth value: ask `is None`, or compare its vmin and vmax")
 
     def __add__(self, other: Self | Scalar) -> Self:

@@ -17,6 +17,7 @@ from morok.errors import InvalidGraphError
 from morok.ir.checks import Fault, fault_error, fault_of
 from morok.ir.ops import AxisType, InvalidType, Ops
 from morok.ir.optable import OPS, Category, GroupOp
+from morok.ir.shapes import extent
 from morok.ir.uop import UOp
 
 __all__ = ["RULES", "GraphRule", "Level", "check_stage", "find_faults", "verify"]
@@ -200,7 +201,7 @@ def _sizes(node: UOp) -> tuple[int, ...] | None:
     """The dims that the indices of an INDEX must stay within; None when they are not known."""
     buffer: UOp = node.src[0]
     if buffer.shape is not None:
-        return buffer.shape
+        return tuple(map(extent, buffer.shape))
     found = _memory(buffer, _VIEWS)
     if found.op is Ops.DEFINE_REG:
         return (found.arg[0],)
@@ -220,6 +221,10 @@ def _outside(index: UOp, size: int, lanes: int) -> str | None:
         low, high = form.vmin, form.vmax
         if low is not None and high is not None and low >= 0 and high + lanes <= size:
             return None
+    if index.has(Ops.DEFINE_VAR) and all(
+        bound.simplify().vmin for bound in (index >= 0, index <= size - lanes)
+    ):
+        return None  # the end of a loop and its counter are known together
     return "unknown bounds" if index.vmin is None else f"{index.vmin}..{index.vmax}"
 
 

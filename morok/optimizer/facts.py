@@ -10,6 +10,7 @@ from morok.dtype import DType, dtypes
 from morok.ir import AxisType, Capability, Ops, UOp
 from morok.optimizer.ranges import (
     flat_index,
+    has_known_end,
     lane_stride,
     lanes_of_sums,
     range_end,
@@ -67,7 +68,7 @@ class Facts:
         return (
             rng.op is Ops.RANGE
             and rng.arg[1] in (AxisType.LOOP, AxisType.REDUCE)
-            and rng.src[0].op is Ops.CONST
+            and has_known_end(rng)
             and rng not in self.serial
         )
 

@@ -33,8 +33,10 @@ from morok._core import consumers, toposort
 from morok.errors import OptError
 from morok.ir import AddrSpace, AxisType, BufferizeOpts, KernelInfo, Ops, UOp, register_record
 from morok.optimizer.ranges import (
+    has_known_end,
     make_range,
     merge_ranges,
+    moved_range,
     next_number,
     range_end,
     reads_of,
@@ -176,6 +178,7 @@ def _check_independent(sink: UOp, rng: UOp) -> None:
 
 def _check_divides(rng: UOp, amount: int) -> None:
     end = range_end(rng)
+    _require(has_known_end(rng), "a variable says how many iterations there are")
     _require(amount >= 2, f"an amount of {amount} changes nothing")
     _require(end % amount == 0, f"{amount} does not divide the {end} iterations")
 
@@ -226,9 +229,7 @@ def _split(sink: UOp, axis: int, amount: int) -> UOp:
 def _make_room(sink: UOp, rng: UOp) -> tuple[UOp, UOp]:
     """Axis numbers above that of `rng` move up by one; `rng` itself is unchanged."""
     above = [other for other in _ranges(sink) if _number(other) > _number(rng)]
-    moved = {
-        other: (make_range(range_end(other), _number(other) + 1, other.arg[1]),) for other in above
-    }
+    moved = {other: (moved_range(other, _number(other) + 1),) for other in above}
     return (rename_ranges(sink, moved) if moved else sink), rng
 
 
@@ -245,8 +246,8 @@ def _swap(sink: UOp, axis: int, other_axis: int) -> UOp:
     return rename_ranges(
         sink,
         {
-            first: (make_range(range_end(first), other_axis, first.arg[1]),),
-            second: (make_range(range_end(second), axis, second.arg[1]),),
+            first: (moved_range(first, other_axis),),
+            second: (moved_range(second, axis),),
         },
     )
 
@@ -270,6 +271,7 @@ def _merge(sink: UOp, axis: int, other_axis: int) -> UOp:
 def _tail(sink: UOp, axis: int, amount: int) -> UOp:
     rng = _axis(sink, axis)
     end = range_end(rng)
+    _require(has_known_end(rng), "a variable says how many iterations there are")
     _require(2 <= amount < end, f"{amount} is no part of {end} iterations")
     _require(end % amount != 0, f"{amount} divides the {end} iterations: nothing is left over")
     _check_independent(sink, rng)
@@ -348,7 +350,7 @@ def _local(sink: UOp, axis: int, slot: int, more: tuple[int, ...]) -> UOp:
     )
     copied = _padded_read(sink, read)
     number = next_number(sink)
-    fills = [make_range(range_end(rng), number + i, AxisType.LOOP) for i, rng in enumerate(named)]
+    fills = [moved_range(rng, number + i, AxisType.LOOP) for i, rng in enumerate(named)]
     copy = substitute_open([copied], dict(zip(named, fills, strict=True)))[0]
     buffer = copy.bufferize(*fills, opts=BufferizeOpts(addrspace=AddrSpace.LOCAL))
     return sink.substitute({copied: buffer.at(*named)})

@@ -17,6 +17,7 @@ from morok.symbolic import symbolic
 __all__ = [
     "bound_ranges",
     "flat_index",
+    "has_known_end",
     "index_parts",
     "is_address",
     "is_open",
@@ -24,6 +25,7 @@ __all__ = [
     "lanes_of_sums",
     "make_range",
     "merge_ranges",
+    "moved_range",
     "next_number",
     "range_end",
     "reads_of",
@@ -36,6 +38,16 @@ __all__ = [
 def make_range(end: int, number: int, axis_type: AxisType) -> UOp:
     """RANGE of `end` iterations with a renumbered axis id."""
     return UOp.range(end, number, axis_type, renumbered=True)
+
+
+def moved_range(rng: UOp, number: int, axis_type: AxisType | None = None) -> UOp:
+    """A RANGE of as many iterations, be they symbolic, with another axis number."""
+    return UOp.range(rng.src[0], number, axis_type or rng.arg[1], renumbered=True)
+
+
+def has_known_end(rng: UOp) -> bool:
+    """Whether a loop runs equally often whatever values variables have."""
+    return rng.src[0].op is Ops.CONST
 
 
 def range_end(rng: UOp) -> int:

@@ -4,9 +4,8 @@ bottom up."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
 
-from morok.ir import GroupOp, Ops, UOp, element_reads, is_carried, is_ordered, parts_of
+from morok.ir import GroupOp, Ops, UOp, element_reads, is_carried, is_ordered, parts_of, room_of
 
 # Work of one element relative to an addition; a round trip through memory costs about four.
 ROUND_TRIP = 4
@@ -38,6 +37,8 @@ _FREE = frozenset({Ops.CAST, Ops.BITCAST})
 _WORK_LIMIT = 1 << 20
 _LEAF_LIMIT = 16
 
+LEAVES = frozenset({Ops.CONST, Ops.DEFINE_VAR})  # numbers that a kernel knows
+
 # Ops that pass the value of their first source on.
 IDENTITY = frozenset({Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.NOOP, Ops.PRECAST})
 
@@ -56,8 +57,8 @@ _NOTHING = Cost(0, (), 0, False)
 
 
 def numel(u: UOp) -> int:
-    """Elements of a tensor-level value."""
-    return prod(u.shape or ())
+    """Elements of a tensor-level value, with every symbolic dim at its largest."""
+    return room_of(u.shape or ())
 
 
 def is_contraction(u: UOp, costs: dict[UOp, Cost]) -> bool:

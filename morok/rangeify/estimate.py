@@ -7,12 +7,13 @@ from math import prod
 
 from morok._core import toposort
 from morok.ir import Estimates, GroupOp, Ops, UOp
+from morok.rangeify.places import end_of
 
 _MOVES = frozenset({Ops.CAST, Ops.BITCAST, Ops.WHERE})
 
 
 def _sizes(loops: tuple[UOp, ...]) -> int:
-    return prod(r.src[0].arg for r in loops)
+    return prod(end_of(r) for r in loops)
 
 
 def _memory(index: UOp) -> UOp:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from morok._core import consumers, toposort
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import CallInfo, KernelInfo, Level, Ops, UOp, check_stage, is_ordered
+from morok.ir import CallInfo, KernelInfo, Level, Ops, UOp, check_stage, extent, is_ordered
 from morok.rangeify.collapse import load_collapse
 from morok.rangeify.cost import tensor_reads
 from morok.rangeify.estimate import estimate
@@ -69,7 +69,9 @@ def _name(sink: UOp) -> str:
     loops = [u for u in sink.toposort() if u.op is Ops.RANGE]
     loops.sort(key=lambda r: r.arg[0].number)
     kind = "R" if any(r.arg[1].is_reduce for r in loops) else "E"
-    return "_".join([kind, *(str(r.src[0].arg) for r in loops)])
+    ends = (r.src[0] for r in loops)
+    sizes = (str(end.arg) if end.op is Ops.CONST else f"v{extent(end)}" for end in ends)
+    return "_".join([kind, *sizes])
 
 
 def split_store(stores: list[UOp]) -> UOp:

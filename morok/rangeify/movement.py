@@ -8,12 +8,13 @@ anywhere.
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import morok.symbolic  # noqa: F401 (simplify does nothing without it)
 from morok.caches import memoized
 from morok.dtype import DType, dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import GroupOp, Ops, Pat, RuleSet, UOp, graph_rewrite
+from morok.ir import GroupOp, Ops, Pat, RuleSet, UOp, dims_of, extent, graph_rewrite, room_of
 
 Index = tuple[UOp, ...]
 
@@ -27,7 +28,7 @@ def _groups(
     """The finest split of a reshape into independent ones: (old axes, new axes) with equal
     products.
 
-    Axes of size 1 belong to no group: they are 0 on either side.
+    Axes of size 1 belong to no group: they are 0 on either side. A symbolic dim is a group.
     """
     a = [i for i, d in enumerate(old) if d != 1]
     b = [i for i, d in enumerate(new) if d != 1]
@@ -37,7 +38,7 @@ def _groups(
         left, right = [a[i]], [b[j]]
         p, q = old[a[i]], new[b[j]]
         i, j = i + 1, j + 1
-        while p != q:
+        while p != q:  # symbolic dims are only ever equal
             if p < q:
                 p *= old[a[i]]
                 left.append(a[i])
@@ -51,13 +52,14 @@ def _groups(
 
 
 def flatten(index: Index, shape: tuple[int, ...]) -> UOp:
-    """The row-major position of `index` in an array of `shape`."""
+    """The row-major position of `index` in memory for an array of `shape`, in which every symbolic
+    dim has room for its largest value."""
     total = _ZERO
     stride = 1
     for i, d in zip(reversed(index), reversed(shape), strict=True):
         if d != 1:
             total = total + (i if stride == 1 else i * stride)
-        stride *= d
+        stride *= extent(d)
     return total.simplify()
 
 
@@ -78,7 +80,7 @@ def unflatten(flat: UOp, shape: tuple[int, ...]) -> Index:
 def _reshape(index: Index, old: tuple[int, ...], new: tuple[int, ...]) -> Index:
     """From an index into `new` to one into `old`."""
     out = [_ZERO] * len(old)
-    if prod(old) == 0:
+    if room_of(old) == 0:
         return tuple(out)
     for left, right in _groups(old, new):
         if len(left) == 1 and len(right) == 1:
@@ -97,23 +99,29 @@ def conjunction(a: UOp | None, b: UOp | None) -> UOp | None:
     return a if b is None else (a & b)
 
 
-def _within(i: UOp, size: int) -> UOp | None:
+def _within(i: UOp, size: Any) -> UOp | None:
     """The condition 0 <= i < size; None where bounds prove it."""
     low = None if i.vmin is not None and i.vmin >= 0 else i >= 0
-    high = None if i.vmax is not None and i.vmax < size else i < size
+    least = size.vmin if isinstance(size, UOp) else size
+    inside = i.vmax is not None and least is not None and i.vmax < least
+    high = None if inside else i < size
     return conjunction(low, high)
+
+
+def _is_zero(amount: Any) -> bool:
+    return not isinstance(amount, UOp) and amount == 0
 
 
 def _pad(m: UOp, index: Index, valid: UOp | None) -> tuple[Index, UOp | None]:
     out = []
-    begins: tuple[int, ...] = m.src[1].arg
+    begins = dims_of(m.src[1])
     shape = m.src[0].shape
     assert shape is not None
     for i, begin, size, padded in zip(index, begins, shape, m.shape or (), strict=True):
         if size == padded:
             out.append(i)
             continue
-        j = (i - begin).simplify() if begin else i
+        j = i if _is_zero(begin) else (i - begin).simplify()
         valid = conjunction(valid, _within(j, size))
         out.append(j)
     if valid is not None:
@@ -139,13 +147,13 @@ def apply_movement(m: UOp, index: Index, valid: UOp | None) -> tuple[Index, UOp 
                 _ZERO if a != b else i for i, a, b in zip(index, old, new, strict=True)
             ), valid
         case Ops.SHRINK:
-            begins = m.src[1].arg
+            begins = dims_of(m.src[1])
             return tuple(
-                (i + b).simplify() if b else i for i, b in zip(index, begins, strict=True)
+                i if _is_zero(b) else (i + b).simplify() for i, b in zip(index, begins, strict=True)
             ), valid
         case Ops.FLIP:
             return tuple(
-                (UOp.const(dtypes.index, d - 1) - i).simplify() if f else i
+                (-i + (d - 1)).simplify() if f else i
                 for i, f, d in zip(index, m.arg, old, strict=True)
             ), valid
         case Ops.PAD:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from morok.ir import UOp
+from morok.ir import Ops, UOp, extent
 from morok.rangeify.movement import Index
 
 
@@ -68,6 +69,12 @@ class Ranged:
 
 
 def end_of(r: UOp) -> int:
-    """How often a loop runs."""
-    end: int = r.src[0].arg
-    return end
+    """How often a loop runs at most."""
+    end = r.src[0]
+    return extent(end.arg if end.op is Ops.CONST else end)
+
+
+def dim_of(r: UOp) -> Any:
+    """The dim that a loop walks: an int, or symbolic."""
+    end = r.src[0]
+    return end.arg if end.op is Ops.CONST else end

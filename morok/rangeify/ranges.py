@@ -14,21 +14,26 @@ repeated work is weighed against a round trip through memory.
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from morok._core import consumers
 from morok.dtype import dtypes
+from morok.errors import InvalidGraphError
 from morok.ir import (
     AxisType,
     GroupOp,
     Ops,
     ReduceOp,
     UOp,
+    extent,
     is_ordered,
     loops_of,
+    room_of,
 )
 from morok.rangeify.cost import (
     IDENTITY,
     LAUNCH,
+    LEAVES,
     PASS,
     ROUND_TRIP,
     TILED,
@@ -40,7 +45,7 @@ from morok.rangeify.cost import (
     value_sources,
 )
 from morok.rangeify.movement import Index, apply_movement, conjunction, flatten
-from morok.rangeify.places import Kernel, Ranged, Row, Use, end_of
+from morok.rangeify.places import Kernel, Ranged, Row, Use, dim_of, end_of
 from morok.rangeify.values import Values
 
 LOCAL_BYTES = 64 * 1024  # a scratch row that stays in the caches near the core
@@ -75,14 +80,20 @@ class Rangeify:
 
     # ---- loops ----
 
-    def _range(self, end: int, axis_type: AxisType, around: tuple[UOp, ...]) -> UOp:
+    def _range(self, end: Any, axis_type: AxisType, around: tuple[UOp, ...]) -> UOp:
+        if isinstance(end, UOp) and extent(end) < 2:
+            raise InvalidGraphError(
+                "a symbolic dim has room for two elements at least: raise the variable's maximum",
+                node=end,
+                stage="rangeify",
+            )
         r = UOp.range(end, self._next_range, axis_type)
         self._next_range += 1
         self.enclosing[r] = (*around, r)
         return r
 
     def _loops(
-        self, shape: tuple[int, ...], axis_type: AxisType, around: tuple[UOp, ...]
+        self, shape: tuple[Any, ...], axis_type: AxisType, around: tuple[UOp, ...]
     ) -> tuple[Index, tuple[UOp, ...]]:
         """A fresh loop for each dim that is not 1: the index and the loops."""
         index: list[UOp] = []
@@ -120,7 +131,7 @@ class Rangeify:
         """Decide, then build."""
         roots = dict.fromkeys(self.sink.src)
         for u in reversed(self.order):
-            if u.shape is None or u.op in (Ops.PARAM, Ops.CONST) or u is self.sink:
+            if u.shape is None or u.op is Ops.PARAM or u.op in LEAVES or u is self.sink:
                 continue
             uses = self.uses.get(u, {})
             if (not uses and u not in roots) or numel(u) == 0:
@@ -269,12 +280,12 @@ class Rangeify:
             around = self.around(at)
             if all(i.op in (Ops.RANGE, Ops.CONST) for i in at.index) and prod(
                 end_of(r) for r in around
-            ) == prod(shape[:kept]):
+            ) == room_of(shape[:kept]):
                 break
             if kept == 0:
                 return False
             kept -= 1
-        if prod(shape[kept:]) * u.dtype.bits > LOCAL_BYTES * 8 or prod(shape[kept:]) <= 1:
+        if room_of(shape[kept:]) * u.dtype.bits > LOCAL_BYTES * 8 or room_of(shape[kept:]) <= 1:
             return False
         index, ranges = self._loops(shape[kept:], AxisType.LOOP, around)
         at = Use(first.kernel, (*first.index[:kept], *index), None)
@@ -308,7 +319,7 @@ class Rangeify:
 
     def _make_ordered(self, u: UOp, uses: dict[Use, None]) -> None:
         """A kernel for an ordered loop, after one that fills its memory."""
-        home = self._new_kernel(tuple(end_of(r) for r in loops_of(u)))
+        home = self._new_kernel(tuple(dim_of(r) for r in loops_of(u)))
         home.closed = home.ordered = True
         self._settle(u, home.own, uses)
         memory = u.src[0]

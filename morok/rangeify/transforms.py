@@ -54,6 +54,8 @@ def _addresses(sink: UOp) -> tuple[list[dict[UOp, int]], set[UOp]]:
 def _mergeable(outer: UOp, inner: UOp, forms: list[dict[UOp, int]], fixed: set[UOp]) -> bool:
     if outer in fixed or inner in fixed or outer.arg[1] is not inner.arg[1]:
         return False
+    if outer.src[0].op is not Ops.CONST or inner.src[0].op is not Ops.CONST:
+        return False
     n = inner.src[0].arg
     return all(f.get(outer, 0) == f.get(inner, 0) * n for f in forms)
 
@@ -110,6 +112,8 @@ pm_block_sums = RuleSet("pm_block_sums")
 def block_sum(total: UOp, ctx: itertools.count[int]) -> UOp | None:
     """sum over r < n -> sum over a of sum over b of x[r := a * d + b]"""
     loops = total.ended_ranges
+    if any(r.src[0].op is not Ops.CONST for r in loops):
+        return None
     count = prod(end_of(r) for r in loops)
     if total.arg is not ReduceOp.ADD or total.dtype.kind != "f" or count <= LONG_SUM:
         return None

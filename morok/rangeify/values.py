@@ -19,7 +19,7 @@ from morok.ir import (
     loops_of,
     parts_of,
 )
-from morok.rangeify.cost import numel, tensor_reads, value_sources
+from morok.rangeify.cost import LEAVES, numel, tensor_reads, value_sources
 from morok.rangeify.movement import Index, apply_movement, below_movement, flatten
 from morok.rangeify.places import Kernel, Ranged, Use
 
@@ -41,8 +41,8 @@ class Values:
         walk = self.walk
         for u in walk.order:
             uses = walk.uses.get(u, {})
-            if u.op is Ops.CONST or (u.shape is not None and numel(u) == 0):
-                value = u if u.op is Ops.CONST else _zero_of(u.dtype)
+            if u.op in LEAVES or (u.shape is not None and numel(u) == 0):
+                value = u if u.op in LEAVES else _zero_of(u.dtype)
                 self.values.update({(u, use): value for use in uses})
             elif u.op is Ops.PARAM:
                 for use in uses:

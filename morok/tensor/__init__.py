@@ -6,10 +6,12 @@ from morok.tensor.core import Tensor
 from morok.tensor.prepared import Prepared
 from morok.tensor.provenance import stamp
 from morok.tensor.random import generator, initial_seed, manual_seed, state_after
+from morok.tensor.variable import Variable
 
 __all__ = [
     "Prepared",
     "Tensor",
+    "Variable",
     "all_tensors",
     "bodies",
     "effects",

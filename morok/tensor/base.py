@@ -271,7 +271,7 @@ def broadcast_shapes(method: str, *shapes: Shape) -> Shape:
             fail(
                 ShapeError,
                 f"{method}: shapes {listing} do not broadcast: along axis {axis} lengths "
-                f"{' and '.join(map(str, sorted(lengths)))} differ and none is 1",
+                f"{' and '.join(sorted(map(str, lengths)))} differ and none is 1",
             )
         out.append(lengths.pop() if lengths else 1)
     return tuple(out)

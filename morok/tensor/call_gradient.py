@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from morok import engine
 from morok.dtype import dtypes
-from morok.ir import CallInfo, Ops, UOp
+from morok.ir import CallInfo, Ops, UOp, laid_out
 from morok.tensor import nodes
 from morok.tensor.bodies import function_of, parameter
 
@@ -55,7 +55,7 @@ def call_gradients(
     given = [args[i] for i in backward.forward] + [grads[i] for i in backward.flowing]
     done = UOp(Ops.CALL, dtypes.void, (backward.function, *given), CallInfo(call.arg.name))
     return {
-        i: nodes.reshape(done.get_tuple(place), nodes.shape_of(args[i]))
+        i: laid_out(done.get_tuple(place), nodes.shape_of(args[i]))
         for place, i in enumerate(backward.arguments)
     }
 
@@ -80,7 +80,7 @@ def _backward(
             shape = nodes.shape_of(value) if kind is None else ()
             param = parameter(len(params) + i, value.dtype, shape)
             flowing[param] = i
-            grad = nodes.reshape(param, shape)
+            grad = laid_out(param, shape)
         assert grad is not None
         seeds[value] = nodes.add(seeds[value], grad) if value in seeds else grad
     order = engine.own_nodes(function.src[0])

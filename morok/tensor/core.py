@@ -35,6 +35,7 @@ from morok.tensor.base import (
 )
 from morok.tensor.prepared import Prepared
 from morok.tensor.provenance import stamp
+from morok.tensor.variable import Variable, as_value
 
 _KINDS = {"b": 0, "u": 1, "i": 1, "f": 2}
 """Which dtypes a write may put into which: none into one of a lower kind."""
@@ -60,8 +61,11 @@ class Tensor(Autograd):
     ) -> None:
         stamp()
         _on_cpu(device)
-        copied = not isinstance(data, Base)
-        uop = _copied(data, dtype) if copied else nodes.cast(data.uop, dtype or data.dtype)
+        copied = not isinstance(data, (Base, UOp, Variable))
+        if isinstance(data, (UOp, Variable)):
+            uop = as_value("Tensor", data, dtype)
+        else:
+            uop = _copied(data, dtype) if copied else nodes.cast(data.uop, dtype or data.dtype)
         if requires_grad and uop.dtype.kind != "f":
             fail(DTypeError, f"Tensor: only float tensors have gradients, not {uop.dtype}")
         if not requires_grad or not copied or engine.is_buffer_view(uop):
@@ -295,6 +299,8 @@ class Tensor(Autograd):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Write where `index` (basic indexing) points; `value` is cast and broadcast."""
+        if memory.waits_for_variables(self):
+            self.realize()  # with the values they have; the next write may give others
         new = self._operand("setitem", value)
         if not isinstance(new, Tensor):
             new = self._wrap(memory.changing(self._constant("setitem", new)))

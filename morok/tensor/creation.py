@@ -6,23 +6,24 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-from morok.dtype import DType, Scalar, acc_dtype, default_float, dtypes, max_value
+from morok.dtype import DType, Scalar, acc_dtype, default_float, default_int, dtypes, max_value
 from morok.errors import DTypeError, ShapeError
-from morok.ir import Ops, UOp
+from morok.ir import Ops, UOp, shape_text
 from morok.tensor import nodes
 from morok.tensor.base import Number, fail, make_leaf, unique_leaf, weak_dtype
 from morok.tensor.nodes import Shape
 from morok.tensor.provenance import stamp
 from morok.tensor.scan import Scan
+from morok.tensor.variable import Variable, as_value, checked, least, length_of
 
 
 def dims_of(args: tuple[Any, ...]) -> Shape:
     """The shape meant by `zeros(2, 3)` or `zeros((2, 3))`."""
-    if len(args) == 1 and not hasattr(args[0], "__index__"):
+    if len(args) == 1 and not isinstance(args[0], Variable) and not hasattr(args[0], "__index__"):
         args = tuple(args[0])
-    shape = tuple(each.__index__() for each in args)
-    if any(n < 0 for n in shape):
-        fail(ShapeError, f"a tensor cannot have shape {shape}")
+    shape = tuple(map(length_of, args))
+    if any(least(n) < 0 for n in shape):
+        fail(ShapeError, f"a tensor cannot have shape {shape_text(shape)}")
     return shape
 
 
@@ -97,6 +98,8 @@ class Creation(Scan):
         """start, start + step … below `stop` (`arange(n)` from 0 on); ints give the default int."""
         if stop is None:
             start, stop = 0, start
+        if any(isinstance(each, (UOp, Variable)) for each in (start, stop, step)):
+            return cls._counted(start, stop, step, dtype)
         if step == 0:
             fail(ShapeError, "arange: a step of 0 never arrives")
         stamp()
@@ -117,6 +120,26 @@ class Creation(Scan):
         if start != 0:
             out = nodes.alu(Ops.ADD, out, nodes.const(work, start))
         return cls._wrap(nodes.cast(out, dtype or work))
+
+    @classmethod
+    def _counted(cls, start: Any, stop: Any, step: Any, dtype: DType | None) -> Self:
+        """`arange` between numbers of variables."""
+        if step != 1:
+            fail(ShapeError, "arange: between variables the step is 1")
+        bounds = [n if isinstance(n, int) else checked("arange", n) for n in (start, stop)]
+        length = (UOp.const(dtypes.index, 0) + bounds[1] - bounds[0]).simplify()
+        if length.vmin is None or length.vmin < 0:
+            fail(ShapeError, "arange: the end may lie before the start: choose other bounds")
+        stamp()
+        work = dtype if dtype is not None and dtype.kind in "iu" else default_int()
+        out = nodes.iota(length.arg if length.op is Ops.CONST else length, work)
+        if not isinstance(start, int) or start != 0:
+            out = nodes.alu(Ops.ADD, out, cls._number(start, work))
+        return cls._wrap(nodes.cast(out, dtype or work))
+
+    @staticmethod
+    def _number(value: Any, dtype: DType) -> UOp:
+        return nodes.const(dtype, value) if isinstance(value, int) else as_value("", value, dtype)
 
     @classmethod
     def linspace(

@@ -18,6 +18,7 @@ from morok.tensor.base import Number, broadcast_shapes, common_dtype, fail, weak
 from morok.tensor.movement import Movement
 from morok.tensor.nodes import const
 from morok.tensor.provenance import stamp
+from morok.tensor.variable import Variable, as_value
 
 _COMPARISONS = frozenset({Ops.LT, Ops.LE, Ops.GT, Ops.GE, Ops.EQ, Ops.NE})
 _NOT_FOR_BOOL = frozenset({Ops.SUB, Ops.FLOORDIV, Ops.FLOORMOD, Ops.POW})
@@ -41,6 +42,8 @@ class Elementwise(Movement):
             return float(other)
         if isinstance(other, (bool, int)):
             return other
+        if isinstance(other, (UOp, Variable)):
+            return self._wrap(as_value(method, other))
         try:
             return type(self)(other)  # type: ignore[call-arg]
         except ConfigError:
@@ -69,6 +72,13 @@ class Elementwise(Movement):
         """Both operands in one dtype (a float one if `floats`) and in shapes that go together, and
         whether the result takes part in gradients."""
         a = self.uop
+        if isinstance(other, UOp):  # weak, as Python's ints are
+            dtype = a.dtype
+            if dtype.kind == "b":
+                dtype = common_dtype(method, dtype, weak=(int,))
+            if floats and dtype.kind != "f":
+                dtype = default_float()
+            return nodes.cast(a, dtype), as_value(method, other, dtype), self._rg
         if type(other) in _SCALARS or not isinstance(other, Elementwise):
             other = self._operand(method, other)
             if not isinstance(other, Elementwise):

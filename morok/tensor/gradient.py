@@ -15,7 +15,7 @@ from morok import engine
 from morok._core import toposort
 from morok.dtype import acc_dtype, dtypes, max_value
 from morok.errors import InvalidGraphError
-from morok.ir import GroupOp, Ops, ReduceOp, UOp
+from morok.ir import GroupOp, Ops, ReduceOp, UOp, dims_of
 from morok.tensor import nodes
 from morok.tensor.call_gradient import call_gradients
 from morok.tensor.composed import Rule, slope_of
@@ -135,7 +135,7 @@ def _met(grad: UOp, node: UOp, source: UOp) -> UOp:
 def _repeated(grad: UOp, count: int) -> UOp:
     """The sum of `count` times the same; halves cannot hold large counts."""
     work = acc_dtype(grad.dtype)
-    return nodes.cast(_times(nodes.cast(grad, work), const(work, count)), grad.dtype)
+    return nodes.cast(_times(nodes.cast(grad, work), nodes.count(work, count)), grad.dtype)
 
 
 def _one(u: UOp) -> bool:
@@ -318,13 +318,13 @@ def _permute(grad: UOp, node: UOp) -> UOp:
 def _pad(grad: UOp, node: UOp) -> UOp:
     if grad.shape == ():
         return grad
-    begins = node.src[1].arg
+    begins = dims_of(node.src[1])
     ends = [b + n for b, n in zip(begins, shape_of(node.src[0]), strict=True)]
     return nodes.shrink(grad, begins, ends)
 
 
 def _shrink(grad: UOp, node: UOp) -> UOp:
-    begins, ends = node.src[1].arg, node.src[2].arg
+    begins, ends = dims_of(node.src[1]), dims_of(node.src[2])
     after = [n - e for n, e in zip(shape_of(node.src[0]), ends, strict=True)]
     return nodes.pad(_spread(grad, node), begins, after)
 

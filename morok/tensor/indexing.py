@@ -10,13 +10,21 @@ import numpy as np
 
 from morok.dtype import dtypes
 from morok.errors import AxisError, ShapeError
-from morok.ir import Ops, UOp
+from morok.ir import Ops, UOp, dims_of, is_symbolic
 from morok.tensor import memory, nodes
 from morok.tensor.activation import Activation
 from morok.tensor.base import fail
 from morok.tensor.nodes import Shape
 from morok.tensor.provenance import stamp
-from morok.tensor.selection import Arrays, Selection, index_array, mask_array, parse
+from morok.tensor.selection import (
+    Arrays,
+    Selection,
+    Span,
+    index_array,
+    mask_array,
+    parse,
+    spanned,
+)
 
 
 def every(u: UOp, axis: int, step: int) -> UOp:
@@ -51,13 +59,13 @@ def take(u: UOp, axis: int, begin: int, count: int, step: int) -> UOp:
 
 
 def _unpad(link: UOp, value: UOp) -> UOp:
-    begins = link.src[1].arg
+    begins = dims_of(link.src[1])
     own = nodes.shape_of(link.src[0])
     return nodes.shrink(value, begins, [b + n for b, n in zip(begins, own, strict=True)])
 
 
 def _unshrink(link: UOp, value: UOp) -> UOp:
-    begins, ends = link.src[1].arg, link.src[2].arg
+    begins, ends = dims_of(link.src[1]), dims_of(link.src[2])
     own = nodes.shape_of(link.src[0])
     return nodes.pad(value, begins, [n - e for n, e in zip(own, ends, strict=True)])
 
@@ -105,6 +113,8 @@ class Indexing(Activation):
         u = self._moved(basic)
         if not any(isinstance(entry, Arrays) for entry in entries):
             return u, None
+        if is_symbolic(nodes.shape_of(u)):
+            fail(AxisError, "index: arrays do not index a tensor with symbolic dims")
         return u, Selection(nodes.shape_of(u), entries)
 
     def _moved(self, entries: Sequence[Any]) -> UOp:
@@ -117,6 +127,15 @@ class Indexing(Activation):
                 shape.append(1)
                 continue
             length = nodes.shape_of(u)[axis]
+            if isinstance(entry, Span):
+                u = spanned(u, axis, entry)
+                shape += () if entry.dropped else (nodes.shape_of(u)[axis],)
+                axis += 1
+                continue
+            if entry == slice(None):
+                shape.append(length)
+                axis += 1
+                continue
             if isinstance(entry, slice):
                 begin, end, step = entry.indices(length)
                 count = len(range(begin, end, step))

@@ -30,7 +30,7 @@ from morok.dtype import DType, Scalar, dtypes, from_numpy, to_numpy
 from morok.engine import base_of, buffers, hold, is_buffer_view, is_write
 from morok.errors import JitError
 from morok.forking import held_at_fork
-from morok.ir import DeviceSpec, GroupOp, Ops, UOp
+from morok.ir import DeviceSpec, GroupOp, Ops, UOp, extent, is_symbolic, laid_out, value_of
 from morok.tensor import effects, nodes
 from morok.tensor.base import Base, all_tensors, fail, remark
 from morok.tensor.parts import MOST, Parts, changed_part, with_part
@@ -81,7 +81,7 @@ def aliased(array: npt.NDArray[Any]) -> UOp:
         if touched:
             pending = [(t, t._home) for t in all_tensors()]
             realize(t for t, home in pending if home is not None and base_of(home) in touched)
-    return nodes.reshape(buffers.latest(buffer), array.shape)
+    return laid_out(buffers.latest(buffer), array.shape)
 
 
 # Arrays out --------------------------------------------------------------------------------------
@@ -104,7 +104,10 @@ def array_of(tensor: Base) -> npt.NDArray[Any]:
         if view is None:  # no elements
             return np.empty(shape, dtype)
         base = base_of(view)
-        array: npt.NDArray[Any] = buffers.buffer_of(base).view(dtype, shape)
+        whole = tuple(map(extent, shape))
+        array: npt.NDArray[Any] = buffers.buffer_of(base).view(dtype, whole)
+        if is_symbolic(shape):
+            array = array[tuple(slice(value_of(n)) for n in shape)]
         array.flags.writeable = False
         shown = [lent for lent in _lent.get(base, ()) if lent() is not None]
         _lent[base] = [*shown, ref(array)]
@@ -127,7 +130,7 @@ def memory_of(tensor: Base) -> UOp | None:
                 return None
             below = below.src[0]
         view = below if below.realized is None else below.realized
-        hold(u, nodes.reshape(base_of(view), nodes.shape_of(u)))
+        hold(u, laid_out(base_of(view), nodes.shape_of(u)))
     held: UOp | None = u.realized
     return held
 
@@ -205,6 +208,14 @@ def is_settled(tensor: Base) -> bool:
     return tensor._home is None and (memory_of(tensor) is not None or 0 in tensor.shape)
 
 
+def waits_for_variables(tensor: Base) -> bool:
+    """Whether a value not computed yet depends on what variables are bound to."""
+    u = tensor.uop
+    if not u.has(Ops.BIND) or is_settled(tensor):
+        return False
+    return tracing() is None or not depends_on_arguments(u)
+
+
 # Realising ---------------------------------------------------------------------------------------
 
 _Owners = list[tuple[Base, UOp]]
@@ -243,7 +254,7 @@ def realize(tensors: Iterable[Base]) -> None:
         if roots:
             _settle(roots, engine.realize(list(roots)))
             for tensor, base in followers:  # what overlaps was written: they have it too
-                show(tensor, nodes.reshape(buffers.latest(base), tensor.shape))
+                show(tensor, laid_out(buffers.latest(base), tensor.shape))
 
 
 def _stores(home: UOp, value: UOp, parts: Parts | None) -> list[UOp]:
@@ -321,7 +332,7 @@ def move_out(sharer: Base, base: UOp) -> None:
     view = memory_of(sharer)
     if view is None or base_of(view) is not base:
         return
-    place = nodes.reshape(engine.duplicate(base), sharer.shape)
+    place = laid_out(engine.duplicate(base), sharer.shape)
     if sharer.uop is view:
         sharer.uop = place
         remark(sharer)
@@ -349,12 +360,12 @@ def _settle(roots: dict[UOp, _Owners], views: Sequence[UOp]) -> None:
         memory = id(buffers.buffer_of(base))
         if not written and memory in taken:
             # Roots that are equal but for their marks were computed once.
-            view = nodes.reshape(engine.duplicate(base), nodes.shape_of(root))
+            view = laid_out(engine.duplicate(base), nodes.shape_of(root))
             root.realized = None
         taken.add(memory)
         for tensor, value in owners:
             if written:  # perhaps a part of it
-                view = nodes.reshape(base, nodes.shape_of(value))
+                view = laid_out(base, nodes.shape_of(value))
             if not is_buffer_view(value) and value.realized is None and value.op is not Ops.CONST:
                 hold(value, view)
             if tensor.uop is not value:  # settled by its first part, or assigned meanwhile

@@ -9,11 +9,12 @@ from typing import Any, Self
 
 from morok.dtype import Scalar, dtypes
 from morok.errors import AxisError, DTypeError, ShapeError
-from morok.ir import Ops
+from morok.ir import Ops, UOp, is_symbolic, shape_text
 from morok.tensor import nodes
 from morok.tensor.base import Base, broadcast_shapes, common_dtype, fail
 from morok.tensor.nodes import Shape
 from morok.tensor.provenance import stamp
+from morok.tensor.variable import length_of
 
 _CAT_AT_ONCE = 32
 """Parts of one `cat` that are chosen among element by element; more are joined in groups first."""
@@ -23,9 +24,18 @@ Pads = Sequence[int] | Sequence[tuple[int, int] | None]
 
 def _ints(args: tuple[Any, ...]) -> Shape:
     """`f(2, 3)` and `f((2, 3))` mean the same; ints may be anything with `__index__`."""
-    if len(args) == 1 and not hasattr(args[0], "__index__"):
+    if len(args) == 1 and not hasattr(args[0], "__index__") and not isinstance(args[0], UOp):
         args = tuple(args[0])
-    return tuple([each if type(each) is int else each.__index__() for each in args])
+    return tuple([each if type(each) is int else length_of(each) for each in args])
+
+
+def _below_zero(amount: Any) -> bool:
+    return not isinstance(amount, UOp) and amount < 0
+
+
+def _filled(dim: Any, length: int) -> Any:
+    """`length` in the place of -1."""
+    return length if not isinstance(dim, UOp) and dim == -1 else dim
 
 
 class Movement(Base):
@@ -44,10 +54,29 @@ class Movement(Base):
         own = self.shape
         if wanted == own:
             return self._same()
+        if is_symbolic(wanted) or is_symbolic(own):
+            return self._reshaped_symbolic(wanted)
         if -1 in wanted or prod(wanted) != prod(own) or any(n < 0 for n in wanted):
             wanted = self._filled_in(wanted)
         stamp()
         return self._wrap(nodes.reshape(self.uop, wanted), self._rg)
+
+    def _reshaped_symbolic(self, wanted: tuple[Any, ...]) -> Self:
+        """`reshape` where a dim is a number of variables, which stays a dim of its own."""
+        own = self.shape
+        numbers = [prod(n for n in dims if not isinstance(n, UOp)) for dims in (own, wanted)]
+        shape = wanted
+        if wanted.count(-1) == 1 and numbers[1] and numbers[0] % numbers[1] == 0:
+            shape = tuple(_filled(n, numbers[0] // -numbers[1]) for n in wanted)
+        stamp()
+        try:
+            return self._wrap(nodes.reshape(self.uop, shape), self._rg)
+        except ShapeError:
+            fail(
+                ShapeError,
+                f"reshape: {shape_text(own)} to {shape_text(wanted)}: a symbolic dim is neither "
+                "split nor joined, and keeps its place among the elements: pad to an int first",
+            )
 
     def _filled_in(self, wanted: Shape) -> Shape:
         """`wanted` with its -1 worked out."""
@@ -222,18 +251,18 @@ class Movement(Base):
         if mode != "constant":
             fail(ShapeError, f"pad: mode {mode!r} is not known: only 'constant' is")
         pairs = self._pairs("pad", pad)
-        if any(before < 0 or after < 0 for before, after in pairs):
+        if any(_below_zero(before) or _below_zero(after) for before, after in pairs):
             cuts = [
                 (max(-before, 0), length - max(-after, 0))
                 for (before, after), length in zip(pairs, self.shape, strict=True)
             ]
             pairs = [(max(before, 0), max(after, 0)) for before, after in pairs]
             return self.shrink(cuts).pad(pairs, value=value)
-        if not any(map(any, pairs)):
-            return self._same()
         stamp()
         begins, ends = zip(*pairs, strict=True)
         out = nodes.pad(self.uop, begins, ends)
+        if out is self.uop:
+            return self._same()
         if value:
             inside = nodes.pad(nodes.full(self.shape, dtypes.bool_, True), begins, ends)
             out = nodes.where(inside, out, nodes.const(self.dtype, value))
@@ -248,7 +277,9 @@ class Movement(Base):
             return [(0, 0)] * (self.ndim - len(pairs)) + pairs
         if len(given) != self.ndim:
             fail(ShapeError, f"{method}: {len(given)} pairs for a tensor of shape {self.shape}")
-        return [(0, 0) if each is None else (int(each[0]), int(each[1])) for each in given]
+        return [
+            (0, 0) if each is None else (length_of(each[0]), length_of(each[1])) for each in given
+        ]
 
     def shrink(self, bounds: Sequence[tuple[int, int] | None]) -> Self:
         """The region begin <= i < end of each dim; None keeps a dim whole."""

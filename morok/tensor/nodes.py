@@ -8,10 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from morok.caches import memoized
 from morok.dtype import DType, Scalar, acc_dtype, cast_value, dtypes
-from morok.ir import AddrSpace, AxisId, AxisType, BufferizeOpts, Ops, ReduceOp, UOp
+from morok.ir import (
+    AddrSpace,
+    AxisId,
+    AxisType,
+    BufferizeOpts,
+    Ops,
+    ReduceOp,
+    UOp,
+    is_symbolic,
+    shape_operand,
+)
 
 Shape = tuple[int, ...]
 
@@ -19,12 +30,17 @@ Shape = tuple[int, ...]
 @memoized(4096)
 def dims(shape: Shape) -> UOp:
     """The shape operand of a movement op."""
-    return UOp.shape_const(shape)
+    return shape_operand(shape)
 
 
 def const(dtype: DType, value: Scalar) -> UOp:
     """`value`, cast as page 7.2 casts, as a constant that goes with any shape."""
     return UOp.const(dtype, cast_value(value, dtype))
+
+
+def count(dtype: DType, number: Any) -> UOp:
+    """How many there are, an int or a number of variables, as a value that goes with any shape."""
+    return cast(number, dtype) if isinstance(number, UOp) else const(dtype, number)
 
 
 def cast(u: UOp, dtype: DType) -> UOp:
@@ -76,9 +92,13 @@ def permute(u: UOp, axes: Sequence[int]) -> UOp:
     return UOp(Ops.PERMUTE, u.dtype, (u,), axes)
 
 
+def _all_zero(amounts: Sequence[int]) -> bool:
+    return not is_symbolic(amounts) and not any(amounts)
+
+
 def shrink(u: UOp, begins: Sequence[int], ends: Sequence[int]) -> UOp:
     begins, ends = tuple(begins), tuple(ends)
-    if ends == u.shape and not any(begins):
+    if ends == u.shape and _all_zero(begins):
         return u
     return UOp(Ops.SHRINK, u.dtype, (u, dims(begins), dims(ends)))
 
@@ -86,7 +106,7 @@ def shrink(u: UOp, begins: Sequence[int], ends: Sequence[int]) -> UOp:
 def pad(u: UOp, begins: Sequence[int], ends: Sequence[int]) -> UOp:
     """Zeros around `u`. An empty `u` contributes nothing, so the result is a constant."""
     begins, ends = tuple(begins), tuple(ends)
-    if not any(begins) and not any(ends):
+    if _all_zero(begins) and _all_zero(ends):
         return u
     own = shape_of(u)
     if 0 in own:
@@ -128,14 +148,14 @@ def keep_axes(shape: Shape, axes: Sequence[int]) -> Shape:
     return tuple(1 if axis in axes else n for axis, n in enumerate(shape))
 
 
-def iota(length: int, dtype: DType) -> UOp:
+def iota(length: Any, dtype: DType) -> UOp:
     """0, 1 … length-1 as a vector: a loop counter laid out along its own axis."""
     if length == 0:
         return full((0,), dtype, 0)
     counter = UOp(
         Ops.RANGE,
         dtypes.index,
-        (UOp.const(dtypes.index, length),),
+        (length if isinstance(length, UOp) else UOp.const(dtypes.index, length),),
         (AxisId(0, False), AxisType.LOOP),
     )
     return UOp(Ops.BUFFERIZE, dtype, (cast(counter, dtype), counter), _INLINED)
@@ -151,10 +171,5 @@ def shape_of(u: UOp) -> Shape:
     return shape
 
 
-def numel(shape: Shape) -> int:
-    """Elements of a value of this shape."""
-    return prod(shape)
-
-
 def size_of(u: UOp) -> int:
-    return numel(shape_of(u))
+    return prod(shape_of(u))

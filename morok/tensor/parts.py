@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from morok.ir import Ops, UOp
+from morok.ir import Ops, UOp, dims_of, is_symbolic
 from morok.tensor import nodes
 from morok.tensor.nodes import Shape
 
@@ -54,7 +54,7 @@ def changed_part(old: UOp, new: UOp) -> Part | None:
     inside, values = new.src[:2]
     begins = [0] * len(nodes.shape_of(new))
     while inside.op is Ops.PAD and values.op is Ops.PAD and inside.src[1:] == values.src[1:]:
-        begins = [a + b for a, b in zip(begins, inside.src[1].arg, strict=True)]
+        begins = [a + b for a, b in zip(begins, dims_of(inside.src[1]), strict=True)]
         inside, values = inside.src[0], values.src[0]
     ends = [a + n for a, n in zip(begins, nodes.shape_of(inside), strict=True)]
     if not _always(inside):
@@ -71,7 +71,9 @@ def _always(condition: UOp) -> bool:
 def with_part(before: Parts | None, part: Part, new: UOp) -> Parts:
     """What waits to be written when `before` did (None: all) and a write to `part` made the value
     `new`."""
-    if before is None or before.boxes is None:
+    boxes = () if before is None or before.boxes is None else (*before.boxes, part)
+    by_variables = any(is_symbolic((*box.begins, *box.ends)) for box in boxes)
+    if before is None or before.boxes is None or (before.boxes and by_variables):
         return Parts(None, 1 if before is None else before.writes + 1)
     apart: list[Part] = []
     for box in before.boxes:

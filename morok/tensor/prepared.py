@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from morok import engine
 from morok.engine import buffers
-from morok.ir import UOp
+from morok.ir import UOp, laid_out, room_of
 from morok.runtime import Buffer, Device
 from morok.tensor import nodes
 from morok.tensor.base import Base
@@ -27,7 +27,7 @@ class Prepared(Generic[T]):
         self._roots = [tensor.uop for tensor in tensors]
         lazy = [u for u in self._roots if u.shape is not None and 0 not in u.shape]
         normal = engine.normalise(engine.sink_of(lazy))
-        self._windows = normal.windows
+        self._normal = normal
         self._planned = engine.plan(normal, Device["CPU"])
         self._slots = dict(zip(lazy, self._planned.results, strict=True))
         self.outputs: list[T] = []
@@ -43,10 +43,10 @@ class Prepared(Generic[T]):
 
     def execute(self) -> list[T]:
         """Run the kernels; the results, which are `outputs` until the next time."""
-        for window in self._windows:
+        for window in self._normal.windows:
             buffers.buffer_of(window.node)  # or the error
-        memory = [window.memory for window in self._windows]
-        memory = engine.run_plan(self._planned, self._windows, memory)
+        memory = [window.memory for window in self._normal.windows]
+        memory = engine.run_plan(self._planned, self._normal, memory)
         self.outputs = [self._result(root, memory) for root in self._roots]
         return self.outputs
 
@@ -55,8 +55,8 @@ class Prepared(Generic[T]):
         slot = self._slots.get(root)
         if slot is None:  # no elements
             return self._class._wrap(nodes.full(shape, root.dtype, 0))
-        node = UOp.new_buffer(root.dtype, nodes.size_of(root))
-        return self._class._wrap(nodes.reshape(buffers.bind(node, memory[slot]), shape))
+        node = UOp.new_buffer(root.dtype, room_of(shape))
+        return self._class._wrap(laid_out(buffers.bind(node, memory[slot]), shape))
 
     def __repr__(self) -> str:
         return f"<Prepared: {len(self.kernels)} kernels, {len(self._roots)} results>"

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Self, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
 from morok.dtype import DType, acc_dtype, default_float, dtypes, sum_dtype
 from morok.errors import ShapeError
-from morok.ir import Ops, ReduceOp
+from morok.ir import Ops, ReduceOp, UOp
 from morok.tensor import nodes
 from morok.tensor.base import fail
 from morok.tensor.casting import Casting
@@ -97,8 +97,8 @@ class Reduce(Casting):
         work, result = acc_dtype(start.dtype), sum_dtype(start.dtype)
         return start._reduced(op, method, dim, keepdim, work, result)
 
-    def _count(self, method: str, dim: Dims) -> int:
-        """How many elements one result is made of."""
+    def _count(self, method: str, dim: Dims) -> Any:
+        """How many elements one result is made of: an int, or a number of variables."""
         return math.prod(self.shape[axis] for axis in self._axes(method, dim))
 
     def mean(self, dim: Dims = None, keepdim: bool = False, **names: Unpack[Names]) -> Self:
@@ -107,7 +107,8 @@ class Reduce(Casting):
         own = self.dtype if self.dtype.kind == "f" else default_float()
         work = acc_dtype(own)
         total = self.cast(work)._reduced(ReduceOp.ADD, "mean", dim, keepdim)
-        return (total / self._count("mean", dim)).cast(own)
+        mean: Self = total / self._count("mean", dim)
+        return mean.cast(own)
 
     def _moments(self, dim: Dims, correction: int = 0) -> tuple[Self, Self]:
         """Mean and variance over `dim`, kept as 1; of a tensor that accumulates in its own dtype.
@@ -117,6 +118,8 @@ class Reduce(Casting):
         gradients flow. This way no gradient of the variance needs a sum over the elements.
         """
         count = self._count("var", dim)
+        if isinstance(count, UOp):
+            return self._moments_counted(dim, count, (count - correction).maximum(0))
         freedom = max(count - correction, 0)
         mean = self._reduced(ReduceOp.ADD, "var", dim, True) / count
         fixed = mean.detach()
@@ -126,6 +129,14 @@ class Reduce(Casting):
             off = mean - fixed
             var = var - off * off * (count / freedom)
         return mean, var
+
+    def _moments_counted(self, dim: Dims, count: UOp, freedom: UOp) -> tuple[Self, Self]:
+        """`_moments` where the count is a number of variables."""
+        mean = self._reduced(ReduceOp.ADD, "var", dim, True) / count
+        fixed = mean.detach()
+        apart, off = self - fixed, mean - fixed
+        var = (apart * apart)._reduced(ReduceOp.ADD, "var", dim, True) - off * off * count
+        return mean, var / freedom
 
     def var(
         self, dim: Dims = None, correction: int = 1, keepdim: bool = False, **names: Unpack[Names]

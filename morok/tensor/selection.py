@@ -18,11 +18,12 @@ import numpy.typing as npt
 from morok.dtype import dtypes, from_numpy, to_numpy
 from morok.engine import base_of, buffers
 from morok.errors import AxisError, DTypeError, ShapeError
-from morok.ir import Ops, UOp
+from morok.ir import Ops, UOp, shape_text
 from morok.tensor import memory, nodes
 from morok.tensor.base import Base, broadcast_shapes, fail
 from morok.tensor.loops import clamped, counters, element, position, scattered, tabulated
 from morok.tensor.nodes import Shape
+from morok.tensor.variable import Variable, checked
 
 Entry = Any  # int, slice, None, Ellipsis or Arrays
 
@@ -72,6 +73,8 @@ def _entry(entry: Any) -> Any:  # noqa: RET503 (fail does not return)
     """An entry as None, Ellipsis, slice, int, or a NumPy array or tensor of ints or bools."""
     if entry is None or entry is Ellipsis or isinstance(entry, (slice, Base)):
         return entry
+    if isinstance(entry, (UOp, Variable)):
+        return checked("index", entry)
     if isinstance(entry, (bool, np.bool_, list, tuple, range, np.ndarray)):
         try:
             array = np.asarray(_plain(entry))
@@ -108,11 +111,14 @@ def _axes(entry: Any) -> int:
 def _checked(entry: Any, shape: Shape, axis: int) -> Entry:
     if entry is None:
         return None
-    if isinstance(entry, slice):
+    if isinstance(entry, (UOp, int, slice)) and _by_variables(entry, shape[axis]):
+        return _span(entry, shape, axis)
+    if isinstance(entry, slice) and entry != slice(None):
         try:
             entry.indices(shape[axis])
         except (TypeError, ValueError) as error:
             fail(AxisError, f"index: {entry} along axis {axis}: {error}")
+    if isinstance(entry, slice):
         return entry
     if isinstance(entry, int):
         if not -shape[axis] <= entry < shape[axis]:
@@ -121,6 +127,75 @@ def _checked(entry: Any, shape: Shape, axis: int) -> Entry:
     if entry.dtype.kind == "b":
         return _of_mask(mask_array("index", entry), shape, axis)
     return Arrays((index_array("index", entry, shape[axis], axis),), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """begin <= i < end along an axis, numbers of variables among them; `dropped`: one place, whose
+    axis goes."""
+
+    begin: Any
+    end: Any
+    dropped: bool
+
+
+def _by_variables(entry: UOp | int | slice, length: Any) -> bool:
+    """Whether numbers of variables say what an entry selects."""
+    if isinstance(entry, UOp):
+        return True
+    if isinstance(entry, int):
+        return isinstance(length, UOp)
+    if entry == slice(None):
+        return False
+    given = (entry.start, entry.stop, entry.step, length)
+    return any(isinstance(each, (UOp, Variable)) for each in given)
+
+
+def _span(entry: Any, shape: Shape, axis: int) -> Span:
+    """An entry that depends on variables. AxisError where it may lie outside for some value."""
+    length = shape[axis]
+    if isinstance(entry, slice):
+        if entry.step not in (None, 1):
+            fail(AxisError, f"index: along axis {axis}: a step of 1 is needed between variables")
+        begin = _place(0 if entry.start is None else entry.start, length, axis)
+        end = _place(length if entry.stop is None else entry.stop, length, axis)
+        return Span(begin, end, False)
+    begin = _place(entry, length, axis)
+    return Span(begin, _added(begin, 1), True)
+
+
+def _place(at: Any, length: Any, axis: int) -> Any:
+    """A bound of a slice as a number from the front."""
+    if isinstance(at, (UOp, Variable)):
+        return at if at is length else checked("index", at)
+    if not hasattr(at, "__index__"):
+        fail(AxisError, f"index: {at!r} along axis {axis} is no bound of a slice")
+    at = at.__index__()
+    if at < 0:
+        return _added(length, at)
+    return min(at, length) if isinstance(length, int) else at
+
+
+def _added(number: Any, amount: int) -> Any:
+    return (number + amount).simplify() if isinstance(number, UOp) else number + amount
+
+
+def spanned(u: UOp, axis: int, span: Span) -> UOp:
+    """The part of an axis that a span names. AxisError where it may lie outside."""
+    shape = nodes.shape_of(u)
+    begins = [span.begin if i == axis else 0 for i in range(len(shape))]
+    ends = [span.end if i == axis else n for i, n in enumerate(shape)]
+    try:
+        return nodes.shrink(u, begins, ends)
+    except ShapeError:
+        first = span.begin.vmin if isinstance(span.begin, UOp) else span.begin
+        last = span.end.vmax if isinstance(span.end, UOp) else span.end
+        fail(
+            AxisError,
+            f"index: {shape_text((span.begin, span.end))} along axis {axis} of shape "
+            f"{shape_text(shape)}: from {first} to {last} for some values of the variables, which "
+            "is not within: choose their bounds so that it always is",
+        )
 
 
 def _of_mask(mask: npt.NDArray[np.bool_], shape: Shape, axis: int) -> Arrays:

@@ -13,9 +13,9 @@ from morok import engine
 from morok._core import reaching, toposort
 from morok.engine import base_of, buffers
 from morok.errors import InvalidGraphError
-from morok.ir import UOp
+from morok.ir import UOp, laid_out, room_of
 from morok.runtime import Buffer
-from morok.tensor import memory, nodes
+from morok.tensor import memory
 from morok.tensor.base import Base, all_tensors, remark, watched_by_graph
 
 lock = memory.lock
@@ -35,13 +35,13 @@ def open_for_writing(tensors: Iterable[Base]) -> None:
         for tensor in filter(_computed, tensors):
             view = memory.memory_of(tensor)
             if view is not None:
-                memory.show(tensor, nodes.reshape(engine.duplicate(base_of(view)), tensor.shape))
+                memory.show(tensor, laid_out(engine.duplicate(base_of(view)), tensor.shape))
         own_memory(tensors)
         for tensor in tensors:
             view = memory.memory_of(tensor)
             if view is not None:
                 new = buffers.new_version(base_of(view))
-                memory.show(tensor, nodes.reshape(new, tensor.shape))
+                memory.show(tensor, laid_out(new, tensor.shape))
 
 
 def compute_readers(tensors: Iterable[Base]) -> None:
@@ -76,7 +76,7 @@ def own_memory(tensors: Iterable[Base]) -> None:
             if tensor._alias and not buffers.buffer_of(base).readonly:
                 continue
             if len(owners[base]) > 1 or buffers.is_external(base) or memory.is_shown(base):
-                memory.show(tensor, nodes.reshape(engine.duplicate(base), tensor.shape))
+                memory.show(tensor, laid_out(engine.duplicate(base), tensor.shape))
                 tensor._alias = False
                 owners[base].discard(id(tensor))
 
@@ -116,7 +116,7 @@ def rename(tensors: Iterable[Base]) -> list[Name]:
             if not copied:
                 memory.show_as(old, new)
             names.append(Name(tensor, tensor.uop, tensor._rg, old, new, copied))
-            memory.show(tensor, nodes.reshape(new, tensor.shape))
+            memory.show(tensor, laid_out(new, tensor.shape))
     return names
 
 
@@ -188,6 +188,6 @@ def overlaps_lent(tensor: Base) -> bool:
 
 def put(tensor: Base, data: bytes) -> None:
     """A realised tensor has these contents from now on, in memory of its own."""
-    new = buffers.new_buffer(tensor.dtype, nodes.size_of(tensor.uop))
+    new = buffers.new_buffer(tensor.dtype, room_of(tensor.shape))
     memoryview(buffers.buffer_of(new))[:] = data
-    memory.show(tensor, nodes.reshape(new, tensor.shape))
+    memory.show(tensor, laid_out(new, tensor.shape))

@@ -15,6 +15,7 @@ from morok.errors import (
     ConfigError,
     DeviceError,
     DTypeError,
+    FunctionError,
     InvalidGraphError,
     JitError,
     MorokError,
@@ -37,6 +38,7 @@ BUILTIN = {
     OptError: (ValueError,),
     CompileError: (RuntimeError,),
     DeviceError: (RuntimeError,),
+    FunctionError: (RuntimeError,),
     JitError: (RuntimeError,),
     OutOfMemoryError: (MemoryError,),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -23,6 +23,9 @@ class Scope(Protocol):
     """Where values of sources come from."""
 
     def value(self, node: UOp) -> Value: ...
+
+    def number(self, dim: Any) -> int:
+        """The value of a dim of a shape."""
 
     def size(self, axis: UOp) -> int:
         """Number of iterations of a RANGE."""
@@ -232,7 +235,7 @@ def _allreduce(scope: Scope, node: UOp) -> Value:
 
 
 def _move(scope: Scope, node: UOp) -> Value:
-    return scope.value(node.src[0]).map(lambda data, lead: move(node, data, lead))
+    return scope.value(node.src[0]).map(lambda data, lead: move(node, data, lead, scope.number))
 
 
 def _pass(scope: Scope, node: UOp) -> Value:

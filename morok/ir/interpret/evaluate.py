@@ -216,6 +216,10 @@ class Evaluator:
             return Value((), np.array(loop.counter, kind))
         return Value((node,), np.arange(self.size(node), dtype=kind))
 
+    def number(self, dim: Any) -> int:
+        """The value of a dim."""
+        return int(self.value(dim).data) if isinstance(dim, UOp) else int(dim)
+
     def size(self, axis: UOp) -> int:
         end = self.value(axis.src[0])
         if end.data.size != 1:
@@ -264,7 +268,7 @@ class Evaluator:
         if memory is None:
             return self.value(node.src[0])
         contents = self.contents(memory, self._history(node, memory))
-        return contents.map(lambda data, _: data[..., positions_of(node)])
+        return contents.map(lambda data, _: data[..., positions_of(node, self.number)])
 
     def _history(self, view: UOp, memory: UOp) -> Writes:
         """All writes that a view of `memory` comes after, in order, each once."""
@@ -387,11 +391,11 @@ class Evaluator:
         if target.op is Ops.INDEX:
             view = target.src[0]
             places, gate = self._address(target, lanes)
-            inside = positions_of(view).reshape(-1)
+            inside = positions_of(view, self.number).reshape(-1)
             places = places.map(lambda data, _: inside[data])
         else:
             view = target
-            places = Value((), positions_of(view))
+            places = Value((), positions_of(view, self.number))
         memory = root_of(view)
         closed = [axis for axis in node.src[2:] if self._running(axis) is None]
         axes, arrays, _ = align([places, gate, value])
@@ -456,7 +460,7 @@ class Evaluator:
         for memory, writes in by_memory(inner.writes(body)).items():
             view = args[memory.arg[0]]
             data = inner.contents(memory, writes).data
-            places = positions_of(view).reshape(-1)
+            places = positions_of(view, self.number).reshape(-1)
             mask = np.ones(places.shape, np.bool_)
             root = root_of(view)
             written += self._history(view, root)

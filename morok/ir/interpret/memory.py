@@ -9,10 +9,10 @@ everything else there is once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -152,8 +152,9 @@ def _reads(user: UOp, node: UOp, read: set[UOp]) -> bool:
     return user in read if user.op in _VIEWS or user.op is Ops.INDEX else True
 
 
-def positions_of(view: UOp) -> Array:
-    """For each element of a view of memory, its place in the memory."""
+def positions_of(view: UOp, number: Callable[[Any], int]) -> Array:
+    """For each element of a view of memory, its place in the memory; `number` gives the values of
+    dims."""
     memory = root_of(view)
     places = np.arange(lane_count(memory))
     if memory.op is Ops.CONTIGUOUS:
@@ -165,7 +166,7 @@ def positions_of(view: UOp) -> Array:
         elif op.op is Ops.PAD:
             raise fault(view, "write-target", "a view of memory", "PAD")
         elif op.op in GroupOp.Movement:
-            places = move(op, places, 0)
+            places = move(op, places, 0, number)
     return places
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from morok.errors import InvalidGraphError
 from morok.ir import numeric
 from morok.ir.numeric import Array
 from morok.ir.ops import InvalidType, Ops
+from morok.ir.shapes import dims_of
 from morok.ir.uop import UOp
 
 __all__ = ["Value", "align", "combine", "constant", "fault", "loop_order", "move", "over", "union"]
@@ -118,12 +120,12 @@ def constant(node: UOp) -> Value:
     return Value((), numeric.constant_array(node.arg, node.dtype))
 
 
-def move(node: UOp, data: Array, lead: int) -> Array:
-    """A movement op on the axes behind the first `lead`."""
+def move(node: UOp, data: Array, lead: int, number: Callable[[Any], int]) -> Array:
+    """A movement op on the axes behind the first `lead`; `number` gives the values of dims."""
     head = data.shape[:lead]
-    shape = node.shape
-    if shape is None:
+    if node.shape is None:
         raise fault(node, "shape", "a shape", "none")
+    shape = tuple(map(number, node.shape))
     match node.op:
         case Ops.RESHAPE:
             return data.reshape((*head, *shape))
@@ -134,8 +136,8 @@ def move(node: UOp, data: Array, lead: int) -> Array:
         case Ops.FLIP:
             return np.flip(data, tuple(lead + a for a, turned in enumerate(node.arg) if turned))
         case Ops.PAD:
-            pads = zip(node.src[1].arg, node.src[2].arg, strict=True)
+            pads = zip(*(map(number, dims_of(s)) for s in node.src[1:]), strict=True)
             return np.pad(data, [(0, 0)] * lead + list(pads)) if shape else data
-    bounds = zip(node.src[1].arg, node.src[2].arg, strict=True)
+    bounds = zip(*(map(number, dims_of(s)) for s in node.src[1:]), strict=True)
     window = [slice(None)] * lead + [slice(begin, end) for begin, end in bounds]
     return data[tuple(window)]
