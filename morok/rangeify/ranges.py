@@ -342,7 +342,7 @@ class Rangeify:
                 k.closed
                 or use.valid is not None
                 or loops != k.ranges
-                or prod(shape) != prod(k.shape)
+                or room_of(shape) != room_of(k.shape)
             ):
                 continue
             if any(v.kernel is k and v is not use for v in uses):
