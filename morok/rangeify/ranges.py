@@ -342,7 +342,7 @@ class Rangeify:
                 k.closed
                 or use.valid is not None
                 or loops != k.ranges
-                or room_of(shape) != room_of(k.shape)
+                or _wide_dims(shape) != _wide_dims(k.shape)
             ):
                 continue
             if any(v.kernel is k and v is not use for v in uses):
@@ -444,6 +444,11 @@ class Rangeify:
         index = tuple(next(fresh) if i in axes else next(kept) for i in range(len(shape)))
         self.reduce_ranges[u, use] = ranges
         return Use(use.kernel, index, use.valid)
+
+
+def _wide_dims(shape: tuple[Any, ...]) -> list[Any]:
+    """The dims that have loops. A symbolic one is none of as many elements as it may have."""
+    return [n for n in shape if n != 1]
 
 
 _MATERIALISED = frozenset({Ops.CONTIGUOUS, Ops.COPY, Ops.AFTER})

@@ -135,6 +135,17 @@ def test_generation_with_a_cache_of_keys_and_values() -> None:
     np.testing.assert_array_equal(keys.numpy(), k)
 
 
+def test_a_value_wanted_whole_and_in_part() -> None:
+    """The part is no reason to compute only that much of the whole."""
+    x = Tensor(A)
+    for n in (2, 12, 5):
+        whole = (x * 2).contiguous()
+        part = whole[: N.bind(n)] + 1
+        Tensor.realize(part, whole)
+        np.testing.assert_array_equal(whole.numpy(), A * 2)
+        np.testing.assert_array_equal(part.numpy(), A[:n] * 2 + 1)
+
+
 def test_gradients_over_symbolic_dims() -> None:
     def grad(n):
         x = Tensor(A, requires_grad=True)
