@@ -407,7 +407,7 @@ def _call(node: Node, src: tuple[Any, ...]) -> Fault | None:
 
 def _get_tuple(node: Node, src: tuple[Any, ...]) -> Fault | None:
     body = src[0]
-    while body.op in _CALLABLES:
+    while body.op in _CALLABLES and body.src:
         body = body.src[0]
     if body.op is not Ops.TUPLE:
         return Fault("tuple-index", "src", "a TUPLE, FUNCTION or CALL of one", body.op.name)
@@ -432,7 +432,9 @@ def _mstack(node: Node, src: tuple[Any, ...]) -> Fault | None:
 
 
 def _mselect(node: Node, src: tuple[Any, ...]) -> Fault | None:
-    stack = src[0].src[0] if src[0].op is Ops.MULTI else src[0]
+    stack = src[0]
+    if stack.op is Ops.MULTI and stack.src:
+        stack = stack.src[0]
     if stack.op is not Ops.MSTACK:
         return Fault("operands", "buffer", "MSTACK or MULTI", src[0].op.name)
     if node.arg >= len(stack.src):

@@ -90,10 +90,11 @@ def select_of_stack(of: UOp, select: UOp) -> UOp:
 
 @multi.opaque(Pat(Ops.COPY, (Pat(name="value"), Pat(Ops.DEVICE, name="device"))))
 def copy_to_its_own_device(value: UOp, device: UOp) -> UOp | None:
-    """COPY(a, d) -> a, where a is on d or is the same everywhere"""
+    """COPY(a, d) -> a, where a is on d or is the same everywhere: computed of constants"""
     if value.op is Ops.MULTI:
         return None
-    return value if value.device is None or _device(value) is device else None
+    everywhere = value.device is None and not value.has(Ops.PARAM)
+    return value if everywhere or value.device is device else None
 
 
 # Reductions across devices ------------------------------------------------------------------------

@@ -187,8 +187,10 @@ def _wmma(scope: Scope, node: UOp) -> Value:
         [scope.value(node.src[0]), scope.value(node.src[1])],
         lambda arrays: _matmul(arrays[0], arrays[1], rows, columns, depth),
     )
-    places = tuple(i for i, axis in enumerate(products.ranges) if axis in node.src[3:])
-    rest = tuple(axis for axis in products.ranges if axis not in node.src[3:])
+    closed = node.src[3:]
+    products = spread(scope, products, closed)
+    places = tuple(i for i, axis in enumerate(products.ranges) if axis in closed)
+    rest = tuple(axis for axis in products.ranges if axis not in closed)
     summed = Value(rest, products.data.sum(axis=places))
     kind = numeric.carrier(node.dtype)
     return combine([summed, scope.value(node.src[2])], lambda ab: (ab[0] + ab[1]).astype(kind))
@@ -196,8 +198,9 @@ def _wmma(scope: Scope, node: UOp) -> Value:
 
 def _matmul(a: Array, b: Array, rows: int, columns: int, depth: int) -> Array:
     """Tiles in the lanes of vectors multiplied, with wide sums."""
-    left = a.reshape(*a.shape[:-1], rows, depth).astype(np.float64)
-    right = b.reshape(*b.shape[:-1], depth, columns).astype(np.float64)
+    wide = np.float64 if a.dtype.kind == "f" else np.int64
+    left = a.reshape(*a.shape[:-1], rows, depth).astype(wide)
+    right = b.reshape(*b.shape[:-1], depth, columns).astype(wide)
     product = left @ right
     return product.reshape(*product.shape[:-2], rows * columns)
 

@@ -317,6 +317,9 @@ class Evaluator:
 
     def _load(self, node: UOp) -> Value:
         addresses = _addresses(node.src[1])
+        for address in addresses:
+            if address.op is not Ops.INDEX:
+                raise fault(node, "interpretable", "an INDEX as address", address.op.name)
         alt = self.value(node.src[2]) if len(node.src) == 3 else None
         if len(addresses) == 1:
             return self._gather(addresses[0], node.dtype, alt)
