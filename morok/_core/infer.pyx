@@ -84,16 +84,17 @@ _BOUNDS_KINDS = (
 
 
 cdef uint16_t OP_ALLREDUCE = 0, OP_CALL = 0, OP_COPY = 0, OP_FUNCTION = 0, OP_MSTACK = 0
-cdef uint16_t OP_MULTI = 0, OP_TUPLE = 0
+cdef uint16_t OP_MSELECT = 0, OP_MULTI = 0, OP_TUPLE = 0
 _NEEDED_OPS = (
-    "ADD", "AFTER", "ALLREDUCE", "CALL", "CONST", "COPY", "DEVICE", "FUNCTION", "MSTACK", "MUL",
-    "MULTI", "NEG", "RANGE", "SHL", "SUB", "TUPLE", "VCONST", "VECTORIZE", "WHERE",
+    "ADD", "AFTER", "ALLREDUCE", "CALL", "CONST", "COPY", "DEVICE", "FUNCTION", "MSELECT",
+    "MSTACK", "MUL", "MULTI", "NEG", "RANGE", "SHL", "SUB", "TUPLE", "VCONST", "VECTORIZE",
+    "WHERE",
 )
-cdef uint16_t *_NUMBERS[19]  # where their numbers stand
+cdef uint16_t *_NUMBERS[20]  # where their numbers stand
 _NUMBERS[:] = [
     &OP_ADD, &OP_AFTER, &OP_ALLREDUCE, &OP_CALL, &OP_CONST, &OP_COPY, &OP_DEVICE, &OP_FUNCTION,
-    &OP_MSTACK, &OP_MUL, &OP_MULTI, &OP_NEG, &OP_RANGE, &OP_SHL, &OP_SUB, &OP_TUPLE, &OP_VCONST,
-    &OP_VECTORIZE, &OP_WHERE,
+    &OP_MSELECT, &OP_MSTACK, &OP_MUL, &OP_MULTI, &OP_NEG, &OP_RANGE, &OP_SHL, &OP_SUB, &OP_TUPLE,
+    &OP_VCONST, &OP_VECTORIZE, &OP_WHERE,
 ]
 
 DTYPES = <DTypeInfo *>calloc(MAX_DTYPES, sizeof(DTypeInfo))
@@ -561,10 +562,15 @@ cdef int64_t _axis_number(CNode *n) except? -1:
 cdef void _infer_device(CNode *n) noexcept:
     """Where the value is: at a DEVICE below, the first one found by way of the sources."""
     cdef uint32_t i
+    cdef CNode *stack
     if n.op == OP_DEVICE:
         n.device = n
     elif (n.op == OP_COPY or n.op == OP_ALLREDUCE) and n.nsrc >= 2:
         n.device = n.src[1].device
+    elif n.op == OP_MSELECT and n.nsrc and n.akind == ARG_INT:
+        stack = n.src[0].src[0] if n.src[0].op == OP_MULTI and n.src[0].nsrc else n.src[0]
+        if 0 <= n.iarg < <int64_t>stack.nsrc:
+            n.device = stack.src[n.iarg].device
     else:
         for i in range(n.nsrc):
             if n.src[i].device != NULL:

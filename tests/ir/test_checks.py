@@ -1,4 +1,7 @@
-"""Local well-formedness: each ill-formed node is refused by op, field, expected and got."""
+"""Local well-formedness: what is refused, by op, field, expected and got, and what passes.
+
+`test_bad_input` builds every op wrongly; here are the finer points: lanes, kinds, limits of values.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +50,6 @@ VEC = UOp.vconst(F32, (1.0, 2.0))
 # (what is built, field at fault, part of what was expected, part of what was got)
 REFUSED = {
     # source counts
-    "add of one": (UOp(Ops.ADD, F32, (ONE,)), "src", "a, b", "1 sources"),
-    "const with a source": (UOp(Ops.CONST, F32, (ONE,), 1.0), "src", "no sources", "1 sources"),
     "store without value": (UOp(Ops.STORE, VOID, (PLACE,)), "src", "index, value", "1 sources"),
     "load of four": (UOp(Ops.LOAD, F32, (MEMORY, PLACE, ONE, ONE)), "src", "[alt]", "4 sources"),
     "gate missing": (
@@ -58,7 +59,6 @@ REFUSED = {
         "1 sources",
     ),
     # arguments
-    "add with argument": (UOp(Ops.ADD, F32, (ONE, TWO), 3), "arg", "no argument", "3"),
     "range of int": (UOp(Ops.REDUCE, F32, (ONE,), "ADD"), "reduce_op", "a ReduceOp", "'ADD'"),
     "buffer of -1": (UOp(Ops.BUFFER, F32, (UOp.new_unique(), CPU), -1), "size", "elements", "-1"),
     "bufferize": (UOp(Ops.BUFFERIZE, F32, (ONE, LOOP)), "opts", "BufferizeOpts", "None"),
@@ -66,7 +66,6 @@ REFUSED = {
     "sink": (UOp(Ops.SINK, VOID, (), 3), "info", "KernelInfo or None", "3"),
     "call": (UOp(Ops.CALL, VOID, (SINK,)), "info", "CallInfo", "None"),
     "gep": (UOp(Ops.GEP, F32, (VEC,), 0), "indices", "a tuple of indices", "0"),
-    "unroll": (UOp(Ops.UNROLL, F32, (VEC,), ((0,),)), "unroll_axes", "(axis, factor)", "((0,),)"),
     "special": (UOp(Ops.SPECIAL, IDX, (ZERO,), 3), "name", "a name", "3"),
     "param": (UOp(Ops.PARAM, F32, (), (0, -4)), "slot, size", "(slot, size)", "(0, -4)"),
     "variable": (
@@ -87,12 +86,9 @@ REFUSED = {
     "int in float": (UOp(Ops.CONST, F32, (), 1), "value", "a value of Float32", "1"),
     "float in int": (UOp(Ops.CONST, I32, (), 1.0), "value", "a value of Int32", "1.0"),
     "bool in int": (UOp(Ops.CONST, I32, (), True), "value", "a value of Int32", "True"),
-    "too wide": (UOp(Ops.CONST, dtypes.uint8, (), 256), "value", "a value of UInt8", "256"),
     "invalid float": (UOp(Ops.CONST, F32, (), Invalid), "value", "a value of Float32", "Invalid"),
-    "vconst length": (UOp(Ops.VCONST, F32.vec(3), (), (1.0, 2.0)), "values", "3 values", "2"),
     "vconst kind": (UOp(Ops.VCONST, F32.vec(2), (), (1.0, 2)), "values", "Float32", "2"),
     # dtypes
-    "void op": (UOp(Ops.SINK, F32, ()), "dtype", "Void", "Float32"),
     "comparison": (UOp(Ops.LT, F32, (ONE, TWO)), "dtype", "Bool", "Float32"),
     "sum": (UOp(Ops.ADD, I32, (ONE, TWO)), "dtype", "Float32", "Int32"),
     "range": (
@@ -119,71 +115,8 @@ REFUSED = {
     "and of float": (UOp(Ops.AND, F32, (ONE, TWO)), "a", "bool or int", "Float32"),
     "shift of bool": (UOp(Ops.SHL, BOOL, (TRUE, TRUE)), "a", "int", "Bool"),
     "neg of bool": (UOp(Ops.NEG, BOOL, (TRUE,)), "a", "int or uint or float", "Bool"),
-    "store": (UOp(Ops.STORE, VOID, (PLACE, const(1, I32))), "value", "Float32", "Int32"),
-    "alt": (UOp(Ops.LOAD, F32, (MEMORY, GATED, const(1, I32))), "alt", "Float32", "Int32"),
-    "alt without gate": (
-        UOp(Ops.LOAD, F32, (MEMORY, PLACE, ONE)),
-        "alt",
-        "a gated INDEX",
-        "without gate",
-    ),
-    "address": (UOp(Ops.LOAD, F32, (MEMORY, ONE)), "index", "an INDEX", "CONST"),
-    "elements": (
-        UOp(Ops.VECTORIZE, F32.vec(2), (ONE, const(1, I32))),
-        "elements",
-        "scalars of Float32",
-        "Int32",
-    ),
-    "lanes": (UOp(Ops.GEP, F32, (VEC,), (2,)), "indices", "lanes below 2", "[2]"),
     "gep width": (UOp(Ops.GEP, F32, (VEC,), (0, 1)), "dtype", "2 lanes of Float32", "Float32"),
     "cat width": (UOp(Ops.CAT, F32.vec(3), (VEC, VEC)), "dtype", "4 lanes", "<3 x Float32>"),
-    "cat kinds": (
-        UOp(Ops.CAT, F32.vec(4), (VEC, UOp.vconst(I32, (1, 2)))),
-        "sources",
-        "Float32",
-        "Int32",
-    ),
-    "bitcast": (UOp(Ops.BITCAST, dtypes.int16, (ONE,)), "dtype", "as many bits", "Int16"),
-    "cast lanes": (UOp(Ops.CAST, F32.vec(2), (ONE,)), "dtype", "1 lanes", "<2 x Float32>"),
-    "if": (UOp(Ops.IF, VOID, (ONE,)), "condition", "Bool", "Float32"),
-    "endif": (UOp(Ops.ENDIF, VOID, (SINK,)), "if_op", "IF", "SINK"),
-    "bind": (UOp(Ops.BIND, IDX, (ZERO, ZERO)), "var", "DEFINE_VAR", "CONST"),
-    "device": (UOp(Ops.COPY, F32, (ONE, TWO)), "device", "DEVICE", "CONST"),
-    "tuple": (
-        UOp(Ops.GET_TUPLE, F32, (ONE,), 0),
-        "src",
-        "a TUPLE, FUNCTION or CALL of one",
-        "CONST",
-    ),
-    "program order": (
-        UOp(Ops.PROGRAM, VOID, (SINK, CPU, SINK), ("linear",)),
-        "linear",
-        "LINEAR",
-        "SINK",
-    ),
-    "view": (
-        UOp(Ops.BUFFER_VIEW, F32, (UOp.new_buffer(F32, 8),), (4, 6)),
-        "size",
-        "within 8 elements",
-        "10",
-    ),
-    # ranges and indices
-    "ended": (UOp(Ops.STORE, VOID, (PLACE, ONE, ZERO)), "ranges", "RANGE nodes", "CONST"),
-    "ended twice": (UOp(Ops.END, VOID, (ONE, LOOP, LOOP)), "ranges", "each range once", "twice"),
-    "float end": (
-        UOp(Ops.RANGE, IDX, (ONE,), (AxisId(0), AxisType.LOOP)),
-        "end",
-        "an index",
-        "Float32",
-    ),
-    "negative end": (
-        UOp(Ops.RANGE, IDX, (const(-1, IDX),), (AxisId(0), AxisType.LOOP)),
-        "end",
-        "not negative",
-        "-1",
-    ),
-    "float index": (UOp(Ops.INDEX, F32, (MEMORY, ONE), False), "indices", "an index", "Float32"),
-    "float gate": (UOp(Ops.INDEX, F32, (MEMORY, ZERO, ONE), True), "gate", "Bool", "Float32"),
 }
 
 

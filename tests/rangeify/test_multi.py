@@ -129,6 +129,8 @@ def test_partial_results_are_reduced_with_the_step() -> None:
 
 
 def test_each_device_computes_its_own_shard() -> None:
+    other = UOp.new_device("CPU:1")
+    assert SHARDED.mselect(1).device is stack(2).mselect(1).device is other
     done = on_one_device(UOp.new_sink(SHARDED.mselect(1) * 2.0))
     assert {node.arg.index for node in done.toposort() if node.op is Ops.DEVICE} == {1}
     assert not done.has(Ops.COPY)
