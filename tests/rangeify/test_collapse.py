@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from morok import Tensor, dtypes, engine, nn
 from morok.dtype import from_numpy
 from morok.engine import normalise, sink_of
-from morok.ir import Ops, UOp
+from morok.ir import AxisType, KernelInfo, Ops, ReduceOp, UOp
+from morok.ir.interpret import interpret_kernel
 from morok.rangeify import run_kernel_split_pipeline
+from morok.rangeify.collapse import load_collapse
 
 
 def _kernels(t: Tensor) -> list[UOp]:
@@ -76,6 +78,27 @@ def test_the_clamp_in_c() -> None:
     (source,) = _sources(count.realize)
     assert "for (" not in source
     assert count.item() == 57
+
+
+def test_the_clamp_of_a_variable() -> None:
+    """n may be a symbolic variable as well as a number in memory."""
+    n = UOp.define_var("n", -100, 200)
+    k = UOp.range(64, 0, AxisType.REDUCE, renumbered=True)
+    one, zero = (UOp.const(dtypes.int32, value) for value in (1, 0))
+    target = UOp.param(0, dtypes.int32.ptr(), 1)[0]
+    sums = {
+        "count": UOp(Ops.WHERE, dtypes.int32, (k >= n, one, zero)),
+        "series": UOp(Ops.WHERE, dtypes.int32, (k >= n, k.cast(dtypes.int32), zero)),
+    }
+    for name, term in sums.items():
+        kernel = UOp.new_sink(target.store(term.reduce(ReduceOp.ADD, k)), info=KernelInfo("k"))
+        done = load_collapse(kernel).simplify()
+        assert not done.has(Ops.RANGE)
+        for value in (-100, -1, 0, 1, 40, 63, 64, 65, 200):
+            counted = [i if name == "series" else 1 for i in range(64) if i >= value]
+            for sink in (kernel, done):
+                (got,) = interpret_kernel(sink, [np.zeros(1, np.int32)], {"n": value})
+                assert got.tolist() == [sum(counted)]
 
 
 X = np.arange(63, dtype=np.float32).reshape(7, 9)
