@@ -40,3 +40,14 @@ def test_every_reduction_of_a_tensor_is_compiled_as_itself(op: ReduceOp) -> None
     assert np.array_equal(scheduled(graph, inputs), numpy(rows, 1))
     (call,) = over_params(graph, [x]).calls
     assert [node.arg for node in call.src[0].toposort() if node.op is Ops.REDUCE] == [op]
+
+
+def test_a_precast_rounds_where_it_stands() -> None:
+    """float16 computes in float32 and rounds when it is stored; 2048 + 1 is 2048 with a PRECAST."""
+    half = dtypes.float16
+    a, b = (UOp.new_buffer(half, 4) for _ in range(2))
+    inputs = {a: np.full(4, 2048, np.float16), b: np.ones(4, np.float16)}
+    for total, want in (((a + b).precast(), 2048), (a + b, 2049)):
+        graph = total.cast(F32)
+        assert scheduled(graph, inputs).tolist() == [want] * 4
+        assert interpret_tensor(graph, inputs).tolist() == [want] * 4
