@@ -11,7 +11,7 @@ from morok.ir import GroupOp, Ops, UOp, element_reads, is_carried, is_ordered, p
 ROUND_TRIP = 4
 PASS = 2  # one way
 LAUNCH = 4000  # of a kernel: a microsecond
-TILED = 8  # multiply-adds of a contraction that take as long as one addition elsewhere
+TILED = 32  # multiply-adds of a contraction that take as long as one addition elsewhere
 PADDING = 2  # a condition at every read, which also keeps neighbours from being read together
 _HEAVY = {
     Ops.EXP: 10,

@@ -172,7 +172,13 @@ def _divisor(n: int, most: int) -> int:
 def block_sums(sink: UOp) -> UOp:
     """Long float sums in blocks, so that no accumulator takes more than some dozen steps and the
     rounding error does not grow with the length (Higham, The accuracy of floating point summation,
-    1993: blocked summation)."""
+    1993: blocked summation).
+
+    So a long reduction is split in two where a factor exists, within its kernel. Two kernels with a
+    buffer of partial sums between them serve hardware with more work-groups than there are results;
+    a kernel here is one function, which would only store and read again what it has in registers.
+    Sums of integers and extremes are the same in any order and stay whole.
+    """
     numbers = [u.arg[0].number for u in sink.toposort() if u.op is Ops.RANGE]
     fresh = itertools.count(max(numbers, default=-1) + 1)
     return graph_rewrite(sink, pm_block_sums, ctx=fresh, name="block sums")

@@ -1,0 +1,79 @@
+"""Scheduling is linear: a GPT's training step with 4, 8, 16 and 32 layers, from the finished graph
+to the kernels.
+
+    ms               CPU time, with normalisation
+    built, visited   nodes made, nodes visited by rewrites
+    python           rules that ran in Python
+
+Beside each its exponent in the number of kernels, from half as many layers on: 1 is linear. Each
+run is a fresh fork. `--quick` takes a narrow network of 2, 4 and 8 layers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import math
+from functools import partial
+
+from bench import _compile_models as models
+from bench import harness
+
+LAYERS, QUICK = (4, 8, 16, 32), (2, 4, 8)
+FIGURES = ("ms", "built", "visited", "python")
+
+
+class Narrow(models.Gpt):
+    """Small, as only the number of nodes matters."""
+
+    VOCABULARY, LENGTH, SIZE, HEADS = 16, 8, 16, 2
+
+
+def scheduled(network: type[models.Gpt], layers: int) -> dict[str, float]:
+    """What scheduling a training step of `network` with so many layers takes; kernels to run."""
+    from bench._compile_morok import stepper
+    from morok import _core, engine
+    from morok._core.rewrite import rewrite_stats
+    from morok.rangeify import run_kernel_split_pipeline
+
+    def totals() -> dict[str, float]:
+        matchers = [each for each in gc.get_objects() if type(each) is _core.Matcher]
+        return {
+            "built": _core.node_stats()["built"],
+            "visited": rewrite_stats()["visited"],
+            "python": sum(row[3] for each in matchers for row in each.stats()),
+        }
+
+    deep = type(network.__name__, (network,), {"LAYERS": layers})
+    shape = (2, network.LENGTH, network.VOCABULARY)
+    roots = stepper(deep, shape, "AdamW")()
+    before = totals()
+    seconds, schedule = harness.timed(
+        lambda: run_kernel_split_pipeline(engine.normalise(engine.sink_of(roots)).graph)
+    )
+    after = totals()
+    counts = {name: float(after[name] - before[name]) for name in after}
+    return {"kernels": float(len(schedule.calls)), "ms": seconds * 1e3, **counts}
+
+
+def exponent(less: dict[str, float], more: dict[str, float], name: str) -> float:
+    """Of a figure in the number of kernels."""
+    return math.log(more[name] / less[name]) / math.log(more["kernels"] / less["kernels"])
+
+
+def runs(network: type[models.Gpt], layers: tuple[int, ...]) -> list[dict[str, float]]:
+    """`scheduled` for each number of layers, each in a fork of its own."""
+    return [harness.forked(partial(scheduled, network, count))() for count in layers]
+
+
+def main(args: argparse.Namespace) -> None:
+    network, layers = (Narrow, QUICK) if args.quick else (models.Gpt, LAYERS)
+    found = runs(network, layers)
+    rows = []
+    for i, (count, run) in enumerate(zip(layers, found, strict=True)):
+        for name in ("kernels", *FIGURES):
+            rows.append(harness.Row(f"{count} layers: {name}", "", {harness.OURS: run[name]}))
+            if i and name in FIGURES:
+                rows[-1].unit = f"^{exponent(found[i - 1], run, name):.2f}"
+    harness.show("depth", rows)
+    harness.write_json(args, "depth", rows)
