@@ -121,36 +121,40 @@ def dependency_groups(
 ) -> tuple[tuple[int, ...], ...]:
     """Rows by level: those of one group depend on none of their own group, by values or by the
     memory that values of the arena share, and may run side by side."""
-    neighbours: dict[int, list[int]] = {}
-    ranges = sorted(
-        (offset, offset + rounded(size), first_slot + i)
-        for i, (offset, size) in enumerate(zip(layout.offsets, sizes, strict=True))
-    )
-    for i, (_, end, slot) in enumerate(ranges):
-        for begin, _, other in ranges[i + 1 :]:
-            if begin >= end:
-                break
-            neighbours.setdefault(slot, []).append(other)
-            neighbours.setdefault(other, []).append(slot)
-    written: dict[int, int] = {}  # for a slot, the last group that writes it
+    cells = _cells(first_slot, layout, sizes)
+    written: dict[int, int] = {}  # for a cell, the last group that writes it
     read: dict[int, int] = {}
     groups: list[list[int]] = []
     for number, row in enumerate(rows):
         level = 0
-        places = [parts.get(slot, slot) for slot in row.places]
-        for position, slot in enumerate(places):
+        touched = [cells.get(slot, (-1 - slot,)) for slot in (parts.get(s, s) for s in row.places)]
+        for position, places in enumerate(touched):
             stores = position in row.stores
-            for touched in (slot, *neighbours.get(slot, ())):
-                level = max(level, written.get(touched, -1) + 1)
+            for cell in places:
+                level = max(level, written.get(cell, -1) + 1)
                 if stores:
-                    level = max(level, read.get(touched, -1) + 1)
-        for position, slot in enumerate(places):
+                    level = max(level, read.get(cell, -1) + 1)
+        for position, places in enumerate(touched):
             marks = written if position in row.stores else read
-            marks[slot] = max(marks.get(slot, -1), level)
+            for cell in places:
+                marks[cell] = max(marks.get(cell, -1), level)
         if level == len(groups):
             groups.append([])
         groups[level].append(number)
     return tuple(tuple(group) for group in groups)
+
+
+def _cells(first_slot: int, layout: Layout, sizes: Sequence[int]) -> dict[int, range]:
+    """For each value of the arena the cells it lies in: the arena is cut wherever one begins or
+    ends, so that values that share memory share a cell."""
+    spans = [
+        (offset, offset + rounded(size)) for offset, size in zip(layout.offsets, sizes, strict=True)
+    ]
+    cuts = sorted({place for span in spans for place in span})
+    number = {place: i for i, place in enumerate(cuts)}
+    return {
+        first_slot + i: range(number[begin], number[end]) for i, (begin, end) in enumerate(spans)
+    }
 
 
 def build_plan(

@@ -137,8 +137,8 @@ def _binary(op: Ops, a: _T, b: object) -> _T:
         made = _build(op, (a, _node(_CONST, _INDEX, (), b)))
         return made
     elif hasattr(type(b), "__array_priority__"):
-        other: Any = NotImplemented  # a tensor or an array: its own operator knows both
-        return other  # type: ignore[no-any-return]
+        made = NotImplemented  # a tensor or an array: its own operator knows both
+        return made
     made = _build(op, (a, _operand(a, b)))
     return made
 

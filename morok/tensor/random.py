@@ -15,7 +15,7 @@ from typing import Self
 
 from morok import engine
 from morok.dtype import DType, acc_dtype, default_float, dtypes
-from morok.errors import ArgumentError, DTypeError, ShapeError
+from morok.errors import ArgumentError, DTypeError, FunctionError, ShapeError
 from morok.forking import held_at_fork
 from morok.ir import Ops, UOp
 from morok.tensor import memory, nodes
@@ -103,6 +103,9 @@ generator = _Generator(0)
 
 def manual_seed(seed: int) -> None:
     """Start the random numbers again: the same seed and the same calls give the same numbers."""
+    notes = tracing()
+    if notes is not None:
+        fail(FunctionError, f"{notes.name} seeds the generator: do it before the call")
     generator.seed(seed)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import morok as mk
 from morok import engine
 from morok.errors import FunctionError
-from morok.ir import CallInfo, Ops, interpret_tensor
+from morok.ir import CallInfo, Ops, UOp, interpret_tensor
 from morok.tensor import Tensor
 
 RNG = np.random.default_rng(7)
@@ -456,6 +456,44 @@ def test_a_cache_filled_by_the_first_call_is_fine() -> None:
 def test_what_is_no_function_is_refused() -> None:
     with pytest.raises(FunctionError, match="expected a function, got int"):
         mk.function(3)
+
+
+def test_seeding_inside_is_refused() -> None:
+    @mk.function
+    def f(x):
+        mk.manual_seed(1)
+        return x
+
+    with pytest.raises(FunctionError, match="seeds the generator"):
+        f(Tensor([1.0]))
+
+
+# Bodies by hand -----------------------------------------------------------------------------------
+
+
+def test_buffers_of_a_body_are_its_own() -> None:
+    """LUNIQUE numbers are local: those of two calls, and of the caller, do not meet."""
+    device = UOp.new_device("CPU")
+    param = UOp.param(0, mk.dtypes.float32, 4, device)
+    local = [
+        UOp.new_buffer(mk.dtypes.float32, 4, device, UOp(Ops.LUNIQUE, mk.dtypes.void, (), i))
+        for i in range(2)
+    ]
+    kept = [
+        buffer.after(UOp(Ops.STORE, mk.dtypes.void, (buffer, param * float(i + 2))))
+        for i, buffer in enumerate(local)
+    ]
+    body = UOp.new_tuple(kept[0] + kept[1], kept[1] * param)
+    function = body.function(param, info=CallInfo("by hand"))
+    x = Tensor([1.0, 2.0, 3.0, 4.0])
+    first = function.call(x.uop)
+    second = function.call(first.get_tuple(0))
+    assert first.src[0] is second.src[0]
+    results = [Tensor._wrap(c.get_tuple(i)) for c in (first, second) for i in range(2)]
+    Tensor.realize(*results)
+    n = x.numpy()
+    for got, expected in zip(results, (5 * n, 3 * n * n, 25 * n, 75 * n * n), strict=True):
+        np.testing.assert_allclose(got.numpy(), expected)
 
 
 # Against plain execution --------------------------------------------------------------------------
