@@ -167,7 +167,8 @@ def everything(
                 for name, value in closed_over(root):
                     flat.add(value, name)
         waiting = flat.opaque[opaque:]
-        waiting += (part for part in flat.key[keys:] if isinstance(part, type))
+        classes = (part for part in flat.key[keys:] if isinstance(part, type))
+        waiting += (each for each in classes if each.__module__ != "builtins")
         opaque, keys = len(flat.opaque), len(flat.key)
     return flat
 
@@ -227,15 +228,17 @@ def _trace(
     state = generator.state()
     notes = tracing.Tracing(place_of(function))
     entry = {id(t): i for i, t in enumerate(tensors)}
-    with tracing.trace_into(notes), _stand_ins(tensors) as placed:
-        result = function(*args, **kwargs)
-        out = flatten(result)
-        results = [(entry.get(id(t), -1), t.uop, t._rg) for t in out.tensors]
-        written = [(i, t.uop, t._rg) for i, t in enumerate(tensors) if t.uop is not placed[i]]
-        grads_after = [t.grad for t in tensors]
+    try:
+        with tracing.trace_into(notes), _stand_ins(tensors) as placed:
+            result = function(*args, **kwargs)
+            out = flatten(result)
+            results = [(entry.get(id(t), -1), t.uop, t._rg) for t in out.tensors]
+            written = [(i, t.uop, t._rg) for i, t in enumerate(tensors) if t.uop is not placed[i]]
+            grads_after = [t.grad for t in tensors]
+    finally:
+        generator.restore(state)
         for tensor, grad in zip(tensors, grads, strict=True):
             tensor.grad = grad
-    generator.restore(state)
     if any(new is not old for new, old in zip(grads_after, grads, strict=True)):
         fail(FunctionError, f"{notes.name} sets gradients: call backward outside of it")
     _refuse_hidden_writes(notes.name, others)
@@ -360,7 +363,8 @@ def function(
     the function closes over go in as arguments of the CALL; Python values there belong to the
     structure. Writes to those tensors, random numbers and gradients are what they are without it.
     Values cross the border of a call in memory: nothing is fused across it, and the backward of a
-    call computes again what it needs of the forward.
+    call computes again what it needs of the forward. While a call is traced, no other thread may
+    use the tensors that go in.
 
     `name` and `metadata` show in MOROK_DEBUG=2 beside its kernels, `precompile` compiles the body
     when it is traced, `precompile_backward` the gradient function when it is made. `grad_tag` is

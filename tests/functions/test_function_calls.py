@@ -468,6 +468,26 @@ def test_seeding_inside_is_refused() -> None:
         f(Tensor([1.0]))
 
 
+def test_an_error_leaves_everything_as_it_was() -> None:
+    state, x = Tensor([1.0]), Tensor([2.0], requires_grad=True)
+
+    @mk.function
+    def f(x):
+        state.assign(x.detach() * 2)
+        Tensor.rand(3)
+        raise KeyError("mine")
+
+    mk.manual_seed(4)
+    expected = Tensor.rand(2).tolist()
+    mk.manual_seed(4)
+    with pytest.raises(KeyError, match="mine"):
+        f(x)
+    assert Tensor.rand(2).tolist() == expected
+    assert (state.tolist(), x.tolist(), x.requires_grad, x.is_leaf) == ([1], [2], True, True)
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [3]
+
+
 # Bodies by hand -----------------------------------------------------------------------------------
 
 
