@@ -11,15 +11,9 @@ from typing import Any, TypeVar
 
 from morok._core import Node
 from morok.errors import InvalidGraphError
-from morok.ir.op_checks import (
-    PROGRAM_STAGES,
-    SPECIAL_CHECKS,
-    Check,
-    Fault,
-    check_alu,
-    is_whole,
-    is_whole_tuple,
-)
+from morok.ir.call_checks import PROGRAM_STAGES
+from morok.ir.faults import Check, Fault, is_whole, is_whole_tuple
+from morok.ir.op_checks import SPECIAL_CHECKS, check_alu
 from morok.ir.ops import (
     AxisId,
     AxisType,

@@ -6,46 +6,17 @@ the `Fault` it found.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from morok._core import Node
 from morok.dtype import AddrSpace, DType
+from morok.ir.call_checks import CALL_CHECKS
+from morok.ir.faults import DEVICES, Check, Fault, is_whole, is_whole_tuple, typed
 from morok.ir.ops import InvalidType, Ops
-from morok.ir.optable import OPS, GroupOp
+from morok.ir.optable import GroupOp
 
-__all__ = [
-    "PROGRAM_STAGES",
-    "SPECIAL_CHECKS",
-    "Check",
-    "Fault",
-    "check_alu",
-    "is_whole",
-    "is_whole_tuple",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One broken rule."""
-
-    rule: str
-    field: str
-    expected: str
-    got: str
-
-
-Check = Callable[[Any, tuple[Any, ...]], Fault | None]
-
-
-def is_whole(value: object, low: int = 0) -> bool:
-    return type(value) is int and value >= low
-
-
-def is_whole_tuple(value: object) -> bool:
-    return isinstance(value, tuple) and all(is_whole(item) for item in value)
+__all__ = ["SPECIAL_CHECKS", "check_alu"]
 
 
 # ALU ---------------------------------------------------------------------------------------------
@@ -361,114 +332,10 @@ def _buffer(node: Node, src: tuple[Any, ...]) -> Fault | None:
 def _param(node: Node, src: tuple[Any, ...]) -> Fault | None:
     if node.dtype.kind == "v":
         return Fault("dtype", "dtype", "an element, or a pointer to one", str(node.dtype))
-    return _typed(device=_DEVICE)(node, src)
+    return typed(device=DEVICES)(node, src)
 
 
-# Kernels and callables ---------------------------------------------------------------------------
-
-PROGRAM_STAGES = ("linear", "source", "binary")
-"""What a PROGRAM is filled with, in this order and in no other."""
-
-
-def _program(node: Node, src: tuple[Any, ...]) -> Fault | None:
-    if len(node.arg) != len(src) - 2:
-        filled = PROGRAM_STAGES[: len(src) - 2]
-        return Fault("stages", "stages", repr(filled), repr(node.arg))
-    return _program_fields(node, src)
-
-
-def _sink(node: Node, src: tuple[Any, ...]) -> Fault | None:
-    for source in src:
-        if source.dtype.scalar.kind == "x":
-            got = f"{source.op.name} of {source.dtype}"
-            return Fault("operands", "sources", "statements, or values that memory holds", got)
-    return None
-
-
-def _function(node: Node, src: tuple[Any, ...]) -> Fault | None:
-    for arg in src[1:]:
-        if arg.op not in _FORMAL:
-            return Fault("operands", "args", "PARAM, DEFINE_VAR or RANGE nodes", arg.op.name)
-    return None
-
-
-def _call(node: Node, src: tuple[Any, ...]) -> Fault | None:
-    body, *args = src
-    for arg in args:
-        if arg.dtype.kind == "v":
-            return Fault("operands", "args", "values", f"{arg.op.name}, Void")
-    if body.op is Ops.FUNCTION:
-        wanted = sum(arg.op is not Ops.RANGE for arg in body.src[1:])
-        given = sum(arg.op is not Ops.RANGE for arg in args)
-        if given != wanted:
-            return Fault("operands", "args", f"{wanted} arguments", f"{given} arguments")
-    return None
-
-
-def _get_tuple(node: Node, src: tuple[Any, ...]) -> Fault | None:
-    body = src[0]
-    while body.op in _CALLABLES and body.src:
-        body = body.src[0]
-    if body.op is not Ops.TUPLE:
-        return Fault("tuple-index", "src", "a TUPLE, FUNCTION or CALL of one", body.op.name)
-    if node.arg >= len(body.src):
-        return Fault("tuple-index", "index", f"an index below {len(body.src)}", str(node.arg))
-    element = body.src[node.arg].dtype
-    if node.dtype is not element:
-        return Fault("dtype", "dtype", str(element), str(node.dtype))
-    return None
-
-
-# Several devices ---------------------------------------------------------------------------------
-
-
-def _mstack(node: Node, src: tuple[Any, ...]) -> Fault | None:
-    for buffer in src:
-        if buffer.dtype is not node.dtype:
-            return Fault("operands", "buffers", str(node.dtype), str(buffer.dtype))
-        if buffer.shape != src[0].shape:
-            return Fault("operands", "buffers", f"shape {src[0].shape}", f"shape {buffer.shape}")
-    return None
-
-
-def _mselect(node: Node, src: tuple[Any, ...]) -> Fault | None:
-    stack = src[0]
-    if stack.op is Ops.MULTI and stack.src:
-        stack = stack.src[0]
-    if stack.op is not Ops.MSTACK:
-        return Fault("operands", "buffer", "MSTACK or MULTI", src[0].op.name)
-    if node.arg >= len(stack.src):
-        expected = f"a device below {len(stack.src)}"
-        return Fault("device-index", "device_index", expected, str(node.arg))
-    return None
-
-
-def _typed(**fields: frozenset[Ops]) -> Check:
-    """A check that the named sources, in order of the row, have one of the ops given."""
-
-    def check(node: Node, src: tuple[Any, ...]) -> Fault | None:
-        names = [source.name for source in OPS[node.op].sources]
-        for name, allowed in fields.items():
-            position = names.index(name)
-            if position < len(src) and src[position].op not in allowed:
-                expected = " or ".join(sorted(op.name for op in allowed))
-                return Fault("operands", name, expected, src[position].op.name)
-        return None
-
-    return check
-
-
-_DEVICE = frozenset({Ops.DEVICE})
-_CALLABLES = (Ops.CALL, Ops.FUNCTION)
-_FORMAL = frozenset({Ops.PARAM, Ops.DEFINE_VAR, Ops.RANGE})
-_program_fields = _typed(
-    sink=frozenset({Ops.SINK}),
-    device=_DEVICE,
-    linear=frozenset({Ops.LINEAR}),
-    source=frozenset({Ops.SOURCE}),
-    binary=frozenset({Ops.PROGRAM_BINARY}),
-)
-_buffer_fields = _typed(unique=frozenset({Ops.UNIQUE, Ops.LUNIQUE}), device=_DEVICE)
+_buffer_fields = typed(unique=frozenset({Ops.UNIQUE, Ops.LUNIQUE}), device=DEVICES)
 _buffer_dtype = _memory_dtype(None)
 SPECIAL_CHECKS: dict[Ops, Check] = {
     Ops.CONST: _const,
@@ -488,10 +355,10 @@ SPECIAL_CHECKS: dict[Ops, Check] = {
     Ops.IF: _if,
     Ops.BIND: _bind,
     Ops.BUFFER_VIEW: _buffer_view,
-    Ops.ENDIF: _typed(if_op=frozenset({Ops.IF})),
+    Ops.ENDIF: typed(if_op=frozenset({Ops.IF})),
     Ops.BUFFER: _buffer,
-    Ops.COPY: _typed(device=_DEVICE),
-    Ops.ALLREDUCE: _typed(device=_DEVICE),
+    Ops.COPY: typed(device=DEVICES),
+    Ops.ALLREDUCE: typed(device=DEVICES),
     Ops.PARAM: _param,
     Ops.DEFINE_REG: _memory_dtype(AddrSpace.REG),
     Ops.DEFINE_LOCAL: _memory_dtype(AddrSpace.LOCAL),
@@ -500,12 +367,5 @@ SPECIAL_CHECKS: dict[Ops, Check] = {
     Ops.UNROLL: _unroll,
     Ops.CONTRACT: _contract,
     Ops.WMMA: _wmma,
-    Ops.SINK: _sink,
-    Ops.CALL: _call,
-    Ops.FUNCTION: _function,
-    Ops.GET_TUPLE: _get_tuple,
-    Ops.PROGRAM: _program,
-    Ops.MSTACK: _mstack,
-    Ops.MSELECT: _mselect,
-    Ops.MULTI: _typed(src=frozenset({Ops.MSTACK})),
+    **CALL_CHECKS,
 }

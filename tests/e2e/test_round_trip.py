@@ -11,12 +11,12 @@ from morok.codegen import PIPELINE
 from morok.rangeify.kernel import RANGE_STAGES
 
 
-@pytest.mark.parametrize(("name", "at_least"), [("resnet50 forward", 35), ("small gpt step", 35)])
-def test_every_graph_of_a_model_comes_back_from_its_text(name: str, at_least: int) -> None:
+@pytest.mark.parametrize("name", ["resnet50 forward", "small gpt step"])
+def test_every_graph_of_a_model_comes_back_from_its_text(name: str) -> None:
     with config.override(verify=False):  # other tests verify the stages
         trip = round_trip(MODELS[name]())
     assert trip.lost == []
-    assert trip.kernels >= at_least
+    assert trip.kernels >= 20
     for stage in (f"{stage.number} {stage.name}" for stage in PIPELINE):
         assert trip.graphs[stage] == trip.kernels
     for stage, _ in RANGE_STAGES:
