@@ -56,7 +56,11 @@ def changed_part(old: UOp, new: UOp) -> Part | None:
     while inside.op is Ops.PAD and values.op is Ops.PAD and inside.src[1:] == values.src[1:]:
         begins = [a + b for a, b in zip(begins, dims_of(inside.src[1]), strict=True)]
         inside, values = inside.src[0], values.src[0]
-    ends = [a + n for a, n in zip(begins, nodes.shape_of(inside), strict=True)]
+    box = nodes.shape_of(inside)
+    if len(box) != len(begins):  # one condition for all elements
+        return None
+    ends = [a + n for a, n in zip(begins, box, strict=True)]
+    values = nodes.broadcast_to(values, box)
     if not _always(inside):
         values = nodes.where(inside, values, nodes.shrink(old, begins, ends))
     return Part(tuple(begins), tuple(ends), values)

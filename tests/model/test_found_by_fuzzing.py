@@ -100,3 +100,16 @@ def test_a_place_that_is_wanted_before_and_after_a_call() -> None:
     result = difference(x, x.square())
     a[3:] = a[[2]]
     assert result.tolist() == (a * 2 - a * a).tolist()
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_all_of_a_tensor_is_chosen_by_one_condition(condition: bool) -> None:
+    """Dags 13591: `where` of a single condition and the tensor itself was taken for a write to a
+    part."""
+    x = Tensor([3.0, 2.0, 1.0])
+    x.assign(Tensor(condition).where(x.flip(0), x))
+    assert x.tolist() == ([1.0, 2.0, 3.0] if condition else [3.0, 2.0, 1.0])
+    x.assign(Tensor(condition).where(Tensor(7.0), x))
+    assert x.tolist() == ([7.0] * 3 if condition else [3.0, 2.0, 1.0])
+    x.assign(Tensor.full((3,), True).where(5.0, x))
+    assert x.tolist() == [5.0] * 3
