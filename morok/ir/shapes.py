@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
+from morok._core import toposort
 from morok.dtype import dtypes
 from morok.ir.ops import Ops
 from morok.ir.optable import GroupOp
@@ -107,20 +108,18 @@ def _dim_text(dim: Any) -> str:
     return f" {sign} ".join(inner) if sign else f"{dim.op.name.lower()}({', '.join(inner)})"
 
 
-def value_of(dim: Any, values: Mapping[str, int] | None = None) -> int:
-    """The number a dim stands for: by what its BINDs say, or `values` of variables by name."""
+def value_of(dim: Any) -> int:
+    """The number a dim stands for, by what its BINDs say."""
     if not isinstance(dim, UOp):
         return int(dim)
     found: dict[UOp, int] = {}
-    for u in dim.toposort():
+    for u in toposort(dim, stop=lambda u: u.op is Ops.BIND):
         if u.op is Ops.BIND:
             found[u] = u.src[1].arg
         elif u.op is Ops.CONST:
             found[u] = u.arg
-        elif u.op is Ops.DEFINE_VAR:
-            found[u] = (values or {}).get(u.arg[0], u.arg[1])
         else:
-            assert u.op in GroupOp.ALU, "dims are arithmetic of variables"
+            assert u.op in GroupOp.ALU, "dims are arithmetic of bound variables"
             found[u] = _computed(u, [found[s] for s in u.src])
     return found[dim]
 
