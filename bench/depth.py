@@ -4,6 +4,7 @@ to the kernels.
     ms               CPU time, with normalisation
     built, visited   nodes made, nodes visited by rewrites
     python           rules that ran in Python
+    calls            of Python functions
 
 Beside each its exponent in the number of kernels, from half as many layers on: 1 is linear. Each
 run is a fresh fork. `--quick` takes a narrow network of 2, 4 and 8 layers.
@@ -12,15 +13,17 @@ run is a fresh fork. `--quick` takes a narrow network of 2, 4 and 8 layers.
 from __future__ import annotations
 
 import argparse
+import cProfile
 import gc
 import math
+import pstats
 from functools import partial
 
 from bench import _compile_models as models
 from bench import harness
 
 LAYERS, QUICK = (4, 8, 16, 32), (2, 4, 8)
-FIGURES = ("ms", "built", "visited", "python")
+FIGURES = ("ms", "built", "visited", "python", "calls")
 
 
 class Narrow(models.Gpt):
@@ -29,8 +32,9 @@ class Narrow(models.Gpt):
     VOCABULARY, LENGTH, SIZE, HEADS = 16, 8, 16, 2
 
 
-def scheduled(network: type[models.Gpt], layers: int) -> dict[str, float]:
-    """What scheduling a training step of `network` with so many layers takes; kernels to run."""
+def scheduled(network: type[models.Gpt], layers: int, profiled: bool) -> dict[str, float]:
+    """What scheduling a training step of `network` with so many layers takes; kernels to run.
+    `calls` are counted by a profiler, which takes far more time than they do: no `ms` then."""
     from bench._compile_morok import stepper
     from morok import _core, engine
     from morok._core.rewrite import rewrite_stats
@@ -48,11 +52,18 @@ def scheduled(network: type[models.Gpt], layers: int) -> dict[str, float]:
     shape = (2, network.LENGTH, network.VOCABULARY)
     roots = stepper(deep, shape, "AdamW")()
     before = totals()
+    profile = cProfile.Profile()
+    if profiled:
+        profile.enable()
     seconds, schedule = harness.timed(
         lambda: run_kernel_split_pipeline(engine.normalise(engine.sink_of(roots)).graph)
     )
+    profile.disable()
     after = totals()
     counts = {name: float(after[name] - before[name]) for name in after}
+    if profiled:
+        calls: int = vars(pstats.Stats(profile))["total_calls"]
+        return {"kernels": float(len(schedule.calls)), "calls": float(calls), **counts}
     return {"kernels": float(len(schedule.calls)), "ms": seconds * 1e3, **counts}
 
 
@@ -61,14 +72,17 @@ def exponent(less: dict[str, float], more: dict[str, float], name: str) -> float
     return math.log(more[name] / less[name]) / math.log(more["kernels"] / less["kernels"])
 
 
-def runs(network: type[models.Gpt], layers: tuple[int, ...]) -> list[dict[str, float]]:
+def runs(
+    network: type[models.Gpt], layers: tuple[int, ...], *, profiled: bool
+) -> list[dict[str, float]]:
     """`scheduled` for each number of layers, each in a fork of its own."""
-    return [harness.forked(partial(scheduled, network, count))() for count in layers]
+    return [harness.forked(partial(scheduled, network, count, profiled))() for count in layers]
 
 
 def main(args: argparse.Namespace) -> None:
     network, layers = (Narrow, QUICK) if args.quick else (models.Gpt, LAYERS)
-    found = runs(network, layers)
+    timed, counted = (runs(network, layers, profiled=profiled) for profiled in (False, True))
+    found = [{**more, **run} for run, more in zip(timed, counted, strict=True)]
     rows = []
     for i, (count, run) in enumerate(zip(layers, found, strict=True)):
         for name in ("kernels", *FIGURES):

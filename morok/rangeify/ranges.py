@@ -72,7 +72,8 @@ class Rangeify:
         self.kernels: list[Kernel] = []
         self.sources: dict[tuple[UOp, Use], tuple[Use, ...]] = {}
         self.reduce_ranges: dict[tuple[UOp, Use], tuple[UOp, ...]] = {}
-        self._unread: dict[tuple[int, ...], list[Kernel]] = {}  # kernels of outputs without users
+        # Kernels of outputs that nobody reads from, by their shape and an array that they read.
+        self._unread: dict[tuple[tuple[int, ...], UOp], list[Kernel]] = {}
         self.fills: dict[UOp, UOp] = {}  # ordered loop -> the value its memory starts from
         # What stands in an index for an element of a tensor, until values are built.
         self.elements: dict[tuple[UOp, Use], UOp] = {}
@@ -302,9 +303,10 @@ class Rangeify:
         if home is None:
             fresh = self._new_kernel(shape)
             fresh.closed = u in self.apart
-            if not uses:
-                self._unread.setdefault(shape, []).append(fresh)
             home = fresh.own
+        if not uses:
+            for leaf in self._arrays(u):
+                self._unread.setdefault((shape, leaf), []).append(home.kernel)
         self._settle(u, home, uses)
 
     def _settle(self, u: UOp, home: Use, uses: dict[Use, None]) -> None:
@@ -355,11 +357,13 @@ class Rangeify:
     def _join_sibling(self, u: UOp, shape: tuple[int, ...]) -> Use | None:
         """A kernel nobody reads from, with the same loops, that reads one of the arrays this value
         needs: one pass over it serves both (the moments and the weights of an optimizer)."""
-        wanted = self._arrays(u)
-        for k in self._unread.get(shape, ()):
-            if not k.closed and not k.readers and any(wanted & self._arrays(o) for o in k.outputs):
-                return k.own
-        return None
+        fit = [
+            k
+            for leaf in self._arrays(u)
+            for k in self._unread.get((shape, leaf), ())
+            if not k.closed and not k.readers
+        ]
+        return min(fit, key=lambda k: k.number).own if fit else None
 
     def _arrays(self, u: UOp) -> set[UOp]:
         """The leaves of an output's value that have its size."""
