@@ -13,6 +13,7 @@ import morok
 from bench import _compile_models as models
 from bench.harness import timed
 from morok import engine
+from morok._core import rule_stats
 from morok.codegen import get_program
 from morok.ir import Ops, UOp
 from morok.optimizer import apply_opts
@@ -63,16 +64,28 @@ def _lower(roots: list[UOp], known: dict[UOp, UOp]) -> tuple[int, float]:
     return len(calls), seconds
 
 
+def _failures() -> tuple[int, int]:
+    """Tries of rules so far that rewrote nothing, and how many of them entered Python."""
+    counts = rule_stats().values()
+    return (
+        sum(tries - hits for tries, hits, _, _ in counts),
+        sum(max(entries - hits, 0) for _, hits, entries, _ in counts),
+    )
+
+
 def _figures(build: Callable[[], list[list[UOp]]]) -> dict[str, float]:
     """`build` makes the graphs; each list of roots is scheduled by itself."""
     trace, graphs = timed(build)
     programs: dict[UOp, UOp] = {}
+    before = _failures()
     total, parts = timed(lambda: [_lower(roots, programs) for roots in graphs])
+    failed, in_python = (now - then for now, then in zip(_failures(), before, strict=True))
     linears = [next(s for s in p.src if s.op is Ops.LINEAR) for p in programs.values()]
     return {
         "ms": total * 1e3,
         "trace": trace * 1e3,
         "schedule": sum(seconds for _, seconds in parts) * 1e3,
+        "failed in C": 100.0 * (1 - in_python / failed),
         "kernels": float(sum(count for count, _ in parts)),
         "unique": float(len(programs)),
         "uops": float(sum(len(linear.src) for linear in linears)),

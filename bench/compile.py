@@ -6,8 +6,9 @@
     resnet50 forward  batch 64, 224 x 224, batch norm as scale and shift
     300 small shapes  300 graphs of the same form and different sizes, scheduled one by one
 
-Figures: CPU milliseconds from the finished tensor graph on, and of these in scheduling; kernels to
-run, different ones, and LINEAR ops of the different ones. Each run is a fresh fork of a process
+Figures: CPU milliseconds from the finished tensor graph on, and of these in scheduling; of the
+tries of rewrite rules that fail, how many do without entering Python; kernels to run, different
+ones, and LINEAR ops of the different ones. Each run is a fresh fork of a process
 that has compiled one small kernel: nothing is cached but what importing and starting costs.
 """
 
@@ -20,7 +21,13 @@ from bench import harness
 
 CASES = ("cnn step", "mlp step", "gpt step", "resnet50 forward", "300 small shapes")
 QUICK = ("cnn step", "mlp step")
-ALSO = (("schedule", "ms"), ("kernels", "run"), ("unique", "kernels"), ("uops", "ops"))
+ALSO = (
+    ("schedule", "ms"),
+    ("failed in C", "%"),
+    ("kernels", "run"),
+    ("unique", "kernels"),
+    ("uops", "ops"),
+)
 
 
 def worker(who: str) -> None:

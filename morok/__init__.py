@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from morok import nn, optim
     from morok.capture import function, jit
     from morok.engine import watch_schedules
+    from morok.ir import RuleSet, Trace, UOp, graph_rewrite, when
     from morok.runtime import Device
+    from morok.symbolic import simplify
     from morok.tensor import (
         Tensor,
         Variable,
@@ -32,7 +34,10 @@ __version__ = "0.1.0"
 __all__ = [
     "DType",
     "Device",
+    "RuleSet",
     "Tensor",
+    "Trace",
+    "UOp",
     "Variable",
     "cache_info",
     "clear_caches",
@@ -41,6 +46,7 @@ __all__ = [
     "enable_grad",
     "errors",
     "function",
+    "graph_rewrite",
     "initial_seed",
     "is_grad_enabled",
     "jit",
@@ -48,14 +54,18 @@ __all__ = [
     "nn",
     "no_grad",
     "optim",
+    "simplify",
     "watch_schedules",
+    "when",
 ]
 
 _MODULES = ("nn", "optim")
 _NAMES = {
     "morok.capture": ("function", "jit"),
     "morok.engine": ("watch_schedules",),
+    "morok.ir": ("RuleSet", "Trace", "UOp", "graph_rewrite", "when"),
     "morok.runtime": ("Device",),
+    "morok.symbolic": ("simplify",),
     "morok.tensor": (
         "Tensor",
         "Variable",

@@ -19,7 +19,7 @@ try:
     from morok._core.dispatch import Dispatcher, Flat, dispatch_by, enter_attributes
     from morok._core.infer import register_op
     from morok._core.launch import COPY_KERNEL, ExecutionPlan, Kernel, Library
-    from morok._core.match import Matcher, checked_build
+    from morok._core.match import Matcher, checked_build, rule_stats
     from morok._core.memory import Buffer, clear_pool, memory_stats, reset_peak, set_pool_limit
     from morok._core.node import Node, node_stats, set_provenance
     from morok._core.normal import normal_key
@@ -85,6 +85,7 @@ __all__ = [
     "reset_peak",
     "rewrite_limits",
     "rewrite_stats",
+    "rule_stats",
     "set_pool_limit",
     "set_provenance",
     "set_tracer",

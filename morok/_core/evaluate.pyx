@@ -8,11 +8,12 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from morok._core.bounds cimport type_limits
 from morok._core.constant cimport const_payload, const_value, is_constant, make_int, make_number
-from morok._core.infer cimport DT_BOOL, DTYPES, dtype_id, infer_dtype
+from morok._core.infer cimport DT_BOOL, DTYPES, OP_CONST, OPS, dtype_id, infer_dtype
 from morok._core.node cimport intern
 from morok._core.program cimport (
     ADD, AND, ARG_FIXED, AS_BOOL, AS_INFERRED, AS_REGISTER, BITS, BUILD, CONST, Code, DIVIDES,
-    END, EQ, FLOORDIV, FLOORMOD, GE, GT, HIGHEST, IS_CONST, IS_POW2, K, KIND, LANES, LE, LOG2,
+    END, ENDS_IDLE, EQ,
+    FLOORDIV, FLOORMOD, GE, GT, HIGHEST, IS_CONST, IS_POW2, K, KIND, LANES, LE, LOG2,
     LOWEST, LT, MAX, MAX_STACK, MIN, MUL, NE, NEG, NOT, NO_ARG, NUMBER, OR, REG, SAME_DTYPE,
     SAME_NODE, SHL, SUB, TEST_ARG, TEST_CONSTANT, TEST_DTYPE, TEST_KINDS, TEST_LITERAL,
     TEST_MIN_NSRC, TEST_NSRC, TEST_NUMERIC, Test, VALUE, VMAX, VMIN, WADD, WCONST, WNEG, WSUB,
@@ -23,6 +24,7 @@ from morok._core.types cimport (
     ARG_NONE,
     NODE_BOUNDED,
     CNode,
+    RangeSet,
     mk_add,
     mk_floordiv,
     mk_floormod,
@@ -73,6 +75,24 @@ cdef inline bint _limit(CNode *x, bint high, int64_t *out) noexcept:
     return True
 
 
+cdef bint _ends_idle(CNode *x) noexcept:
+    """Whether a loop that x ends is a constant, or does not occur in the first source."""
+    cdef int start = OPS[x.op].range_end
+    cdef uint32_t i, k
+    cdef RangeSet *used = x.src[0].ranges if x.nsrc else NULL
+    if start < 0:
+        return False
+    for i in range(<uint32_t>start, x.nsrc):
+        if x.src[i].op == OP_CONST:
+            return True
+        for k in range(used.n if used != NULL else 0):
+            if used.members[k] == x.src[i]:
+                break
+        else:
+            return True
+    return False
+
+
 cdef int evaluate(Code **code, CNode **reg, int64_t *stack, int n) noexcept:
     """Run integer code up to the first op on nodes, or the end. The depth then; -1 = unknown."""
     cdef Code *c = code[0]
@@ -99,6 +119,8 @@ cdef int evaluate(Code **code, CNode **reg, int64_t *stack, int n) noexcept:
                 stack[n] = is_constant(reg[c.reg])
             elif c.op == SAME_NODE:
                 stack[n] = reg[c.reg] == reg[c.dreg]
+            elif c.op == ENDS_IDLE:
+                stack[n] = _ends_idle(reg[c.reg])
             elif c.op == SAME_DTYPE:
                 stack[n] = reg[c.reg].dtype == reg[c.dreg].dtype
             else:

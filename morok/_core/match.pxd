@@ -9,6 +9,8 @@ from morok._core.types cimport CNode
 
 # Makes a native rule known by name. Call it when the module that implements the rule is imported.
 cdef int register_native(str name, native_rule function) except -1
+# Whether the time of every try is taken.
+cdef void set_timing(bint on) noexcept
 
 
 cdef struct Entry:
@@ -35,6 +37,8 @@ cdef class Matcher:
     cdef uint64_t *tried  # per rule: passed the filter
     cdef uint64_t *hits  # per rule: rewrote
     cdef uint64_t *entered  # per rule: Python functions called
+    cdef uint64_t *spent  # per rule: nanoseconds of its tries, while timing is on
+    cdef object __weakref__
 
     # 1: `out` is the replacement (new reference) and `which` the rule; 0: no rule applies.
     cdef int step(self, CNode *n, PyObject *ctx, CNode **out, uint32_t *which) except -1

@@ -14,6 +14,7 @@ Registers borrow: everything they name lies below the root, which the caller kee
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from morok._core.evaluate cimport build_right, evaluate, passes_rest
 from morok._core.infer cimport DTYPES, OP_CONST, OP_VCONST, OP_VECTORIZE
@@ -23,6 +24,8 @@ from morok._core.program cimport (
     MAX_REGISTERS, MAX_STACK, Program, SAME, TAKE, Test, add_native, native_rule, op_mask,
 )
 from morok._core.types cimport CNode
+
+import weakref
 
 from morok.errors import RuleError
 
@@ -203,6 +206,19 @@ cdef uint64_t _source_bits0[128]  # what a source of this op adds to the set of 
 cdef uint64_t _source_bits1[128]
 cdef uint64_t _bits_given = 0  # bits of CNode.normal in use
 cdef uint64_t _bits_dead = 0  # bits of sets that are gone: nodes may still carry them
+cdef list _matchers = []  # weak references to all sets
+cdef bint _timing = False
+
+
+cdef void set_timing(bint on) noexcept:
+    global _timing
+    _timing = on
+
+
+cdef inline uint64_t _now() noexcept:
+    cdef timespec t
+    clock_gettime(CLOCK_MONOTONIC, &t)
+    return <uint64_t>t.tv_sec * 1_000_000_000 + <uint64_t>t.tv_nsec
 
 
 cdef int _learn_source_bits() except -1:
@@ -214,6 +230,46 @@ cdef int _learn_source_bits() except -1:
     for op in (OP_VCONST, OP_VECTORIZE):
         _source_bits0[op] |= _source_bits0[OP_CONST]
         _source_bits1[op] |= _source_bits1[OP_CONST]
+    return 0
+
+
+cdef inline int _scan(
+    Matcher m, CNode *n, PyObject *ctx, CNode **out, uint32_t *which, bint timed
+) except -1:
+    """Try the rules that start at the op of `n`, in order."""
+    cdef Entry *e = &m.entries[m.start[n.op]]
+    cdef Entry *end = &m.entries[m.start[n.op + 1]]
+    cdef uint64_t s0 = 0, s1 = 0, since = 0
+    cdef uint32_t k, kind, kind_first
+    cdef int done
+    if e == end:
+        return 0
+    kind = kind_first = <uint32_t>1 << (DTYPES[n.dtype].kind & 31)
+    for k in range(n.nsrc):
+        s0 |= _source_bits0[n.src[k].op]
+        s1 |= _source_bits1[n.src[k].op]
+    if n.nsrc:
+        kind_first = <uint32_t>1 << (DTYPES[n.src[0].dtype].kind & 31)
+    while e != end:
+        if (e.need0 & ~s0) | (e.need1 & ~s1) or not e.kinds & (kind_first if e.first else kind):
+            e += 1
+            continue
+        m.tried[e.index] += 1
+        if timed:
+            since = _now()
+        if e.native != NULL:
+            done = _fire(<Program>e.program, &n, ctx, out, &m.entered[e.index])
+        elif e.root.flags == 0 or passes_rest(e.root, n):
+            done = _run(<Program>e.program, n, ctx, out, &m.entered[e.index])
+        else:
+            done = 0
+        if timed:
+            m.spent[e.index] += _now() - since
+        if done:
+            m.hits[e.index] += 1
+            which[0] = e.index
+            return 1
+        e += 1
     return 0
 
 
@@ -234,11 +290,12 @@ cdef class Matcher:
                 buckets.setdefault(op, []).append(index)
         total = sum([len(bucket) for bucket in buckets.values()])
         self.entries = <Entry *>PyMem_Calloc(total + 1, sizeof(Entry))
-        self.tried = <uint64_t *>PyMem_Calloc(3 * len(self.programs) + 1, sizeof(uint64_t))
+        self.tried = <uint64_t *>PyMem_Calloc(4 * len(self.programs) + 1, sizeof(uint64_t))
         if self.entries == NULL or self.tried == NULL:
             raise MemoryError()
         self.hits = self.tried + len(self.programs)
         self.entered = self.hits + len(self.programs)
+        self.spent = self.entered + len(self.programs)
         op_mask(buckets, &self.roots0, &self.roots1)
         _learn_source_bits()
         for op in range(128):
@@ -256,6 +313,7 @@ cdef class Matcher:
                 e.index = index
                 filled += 1
         self.start[128] = filled
+        _matchers.append(weakref.ref(self, _matchers.remove))
 
     def __dealloc__(self):
         global _bits_dead
@@ -278,36 +336,9 @@ cdef class Matcher:
         return self.bit
 
     cdef int step(self, CNode *n, PyObject *ctx, CNode **out, uint32_t *which) except -1:
-        cdef Entry *e = &self.entries[self.start[n.op]]
-        cdef Entry *end = &self.entries[self.start[n.op + 1]]
-        cdef uint64_t s0 = 0, s1 = 0
-        cdef uint32_t k, kind, kind_first
-        cdef int done
-        if e == end:
-            return 0
-        kind = kind_first = <uint32_t>1 << (DTYPES[n.dtype].kind & 31)
-        for k in range(n.nsrc):
-            s0 |= _source_bits0[n.src[k].op]
-            s1 |= _source_bits1[n.src[k].op]
-        if n.nsrc:
-            kind_first = <uint32_t>1 << (DTYPES[n.src[0].dtype].kind & 31)
-        while e != end:
-            if (e.need0 & ~s0) | (e.need1 & ~s1) or not e.kinds & (kind_first if e.first else kind):
-                e += 1
-                continue
-            self.tried[e.index] += 1
-            if e.native != NULL:
-                done = _fire(<Program>e.program, &n, ctx, out, &self.entered[e.index])
-            elif e.root.flags == 0 or passes_rest(e.root, n):
-                done = _run(<Program>e.program, n, ctx, out, &self.entered[e.index])
-            else:
-                done = 0
-            if done:
-                self.hits[e.index] += 1
-                which[0] = e.index
-                return 1
-            e += 1
-        return 0
+        if _timing:
+            return _scan(self, n, ctx, out, which, True)
+        return _scan(self, n, ctx, out, which, False)
 
     def rewrite(self, root, ctx=None):
         """The replacement of this one node by the first rule that applies, or None."""
@@ -318,12 +349,28 @@ cdef class Matcher:
         return None
 
     def stats(self):
-        """(name, tries, hits, entries into Python) of each rule, in order."""
-        return [(self.programs[i].name, self.tried[i], self.hits[i], self.entered[i])
-                for i in range(len(self.programs))]
+        """(name, tries, hits, entries into Python, seconds) of each rule, in order."""
+        return [
+            (self.programs[i].name, self.tried[i], self.hits[i], self.entered[i],
+             self.spent[i] * 1e-9)
+            for i in range(len(self.programs))
+        ]
 
     def reset_stats(self):
         """Counts from zero again."""
         cdef Py_ssize_t i
-        for i in range(3 * len(self.programs)):
+        for i in range(4 * len(self.programs)):
             self.tried[i] = 0
+
+
+def rule_stats():
+    """Name -> (tries, hits, entries into Python, seconds) of each rule, over all sets."""
+    cdef dict totals = {}
+    for reference in list(_matchers):
+        matcher = reference()
+        for name, *counts in matcher.stats() if matcher is not None else ():
+            known = totals.get(name)
+            totals[name] = tuple(
+                counts if known is None else [a + b for a, b in zip(known, counts)]
+            )
+    return totals

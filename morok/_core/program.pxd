@@ -53,6 +53,7 @@ cdef enum CodeOp:
     IS_CONST
     SAME_NODE
     SAME_DTYPE
+    ENDS_IDLE
     KIND
     # integers; one operand
     NEG

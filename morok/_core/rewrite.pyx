@@ -25,7 +25,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 
-from morok._core.match cimport Matcher
+from morok._core.match cimport Matcher, set_timing
 from morok._core.node cimport peek, take, with_sources
 from morok._core.ptrmap cimport PtrMap, PtrSlot, ptrmap_find, ptrmap_free, ptrmap_init, ptrmap_put
 from morok._core.types cimport CNode
@@ -87,6 +87,7 @@ def set_tracer(tracer):
     global _tracer
     old = _tracer
     _tracer = tracer
+    set_timing(tracer is not None)
     return old
 
 

@@ -16,7 +16,7 @@ from morok.codegen import transcendental
 from morok.codegen.small_floats import promote_small_floats, small_floats
 from morok.dtype import AddrSpace, dtypes
 from morok.ir import Capability, Ops, Pat, RuleSet, UOp, graph_rewrite
-from morok.symbolic import shifts
+from morok.symbolic import logic, shifts
 
 __all__ = ["decompose", "decompositions", "fuse_multiply_add"]
 
@@ -35,8 +35,8 @@ def decompose(sink: UOp, capability: Capability) -> UOp:
 decompositions = RuleSet("decompositions")
 """Single ops; the context is the Capability."""
 
-decompositions += small_floats
-decompositions += shifts
+decompositions += small_floats + shifts + logic
+decompositions.name = "decompositions"
 
 # ---- transcendentals -----------------------------------------------------------------------------
 
@@ -263,34 +263,6 @@ def threefry(counter: UOp, key: UOp, ctx: Capability) -> UOp | None:
 
 def _words(x: UOp) -> tuple[UOp, UOp]:
     return x.cast(dtypes.uint32), (x >> 32).cast(dtypes.uint32)
-
-
-# ---- arithmetic on bools -------------------------------------------------------------------------
-
-_ON_BOOLS: dict[Ops, Callable[[UOp, UOp], UOp]] = {
-    Ops.ADD: lambda x, y: x | y,
-    Ops.MUL: lambda x, y: x & y,
-    Ops.MAX: lambda x, y: x | y,
-    Ops.MIN: lambda x, y: x & y,
-}
-_COMPARED_BOOLS: dict[Ops, Callable[[UOp, UOp], UOp]] = {
-    Ops.LT: lambda x, y: ~x & y,
-    Ops.LE: lambda x, y: ~x | y,
-    Ops.GT: lambda x, y: x & ~y,
-    Ops.GE: lambda x, y: x | ~y,
-    Ops.EQ: lambda x, y: ~(x ^ y),
-    Ops.NE: lambda x, y: x ^ y,
-}
-
-
-@decompositions.opaque(
-    Pat((*_ON_BOOLS, *_COMPARED_BOOLS), (Pat(name="x"), Pat(name="y")), name="f")
-)
-def logic(f: UOp, x: UOp, y: UOp) -> UOp | None:
-    """Arithmetic on and comparisons of bools -> AND, OR, XOR, NOT"""
-    if x.dtype.kind != "b":
-        return None
-    return (_ON_BOOLS | _COMPARED_BOOLS)[f.op](x, y)
 
 
 # ---- multiply-add --------------------------------------------------------------------------------

@@ -107,12 +107,19 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class RuleStats:
-    """Counts of one rule in one set: tries that passed the filter, rewrites, calls into Python."""
+    """Counts of one rule: tries that passed the filter, rewrites, calls into Python, and the time
+    of all its tries (taken while a `Trace` is open)."""
 
     name: str
     tries: int
     hits: int
     python_entries: int
+    seconds: float = 0.0
+
+    @property
+    def failures_in_python(self) -> int:
+        """Tries that entered Python for nothing."""
+        return max(self.python_entries - self.hits, 0)
 
 
 class RuleSet:
@@ -171,6 +178,7 @@ class RuleSet:
         pattern: Pat | Term,
         *,
         when: Callable[..., Any] | None = None,
+        need: Iterable[Ops] = (),
         pure: bool = False,
         any_root: bool = False,
         name: str | None = None,
@@ -180,13 +188,15 @@ class RuleSet:
 
         It gets captures by the names of its parameters, and the context of the pass if it has a
         parameter `ctx`; it returns None (does not apply) or a different node. `when` is a function
-        of captures that gives a guard, checked before Python is entered. `pure` promises that the
-        answer depends on the node alone. A pattern that starts at every op needs `any_root`.
+        of captures that gives a guard, checked before Python is entered; `need` are ops that must
+        occur among the sources. `pure` promises that the answer depends on the node alone. A
+        pattern that starts at every op needs `any_root`.
         """
 
         def define(function: Function) -> Function:
             full = self._full_name(name or function.__name__)
-            self._add(self._opaque(full, pattern, function, when, pure, any_root, dtype))
+            made = self._opaque(full, pattern, function, when, tuple(need), pure, any_root, dtype)
+            self._add(made)
             return function
 
         return define
@@ -283,6 +293,7 @@ class RuleSet:
         left: Pat | Term,
         function: Callable[..., Any],
         when: Callable[..., Any] | None,
+        need: tuple[Ops, ...],
         pure: bool,
         any_root: bool,
         dtype: str | None,
@@ -312,7 +323,9 @@ class RuleSet:
                 raise RuleError(f"the pattern does not capture {parameter}", rule=name)
         guard = compiler.guards(guards)
         arguments = [-1 if p == "ctx" else compiler.registers[p] for p in parameters]
-        program = _program(compiler, guard=guard, function=function, arguments=arguments, pure=pure)
+        program = _program(
+            compiler, need, guard=guard, function=function, arguments=arguments, pure=pure
+        )
         return Rule(
             name, inspect.getdoc(function) or "", compiler.kinds, program,
             _listed(compiler, guard, None), pattern.ops, pattern, guards=tuple(guards),
@@ -381,12 +394,12 @@ def _matcher_of(rules: tuple[Rule, ...], name: str) -> _core.Matcher:
     return _core.Matcher(name, [rule.program for rule in rules])
 
 
-def _program(compiler: RuleCompiler, **fields: Any) -> _core.Program:
+def _program(compiler: RuleCompiler, need: tuple[Ops, ...] = (), **fields: Any) -> _core.Program:
     pattern = compiler.pattern
     return _core.Program(
         compiler.rule,
         roots=pattern.ops if pattern.ops is not None else tuple(Ops),
-        need=compiler.need(),
+        need=compiler.need() | set(need),
         root=compiler.root_test(),
         kinds=compiler.kinds,
         subject_first=compiler.subject_first(),

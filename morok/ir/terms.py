@@ -295,6 +295,9 @@ FACTS: Final[dict[str, FactSpec]] = {
     "is_const": FactSpec(1, True, True, "the node is what Const captures"),
     "same": FactSpec(2, True, True, "both are one node"),
     "same_dtype": FactSpec(2, True, True, "both have one dtype"),
+    "ends_idle": FactSpec(
+        1, True, True, "a loop that the node ends is a constant, or not one of its first source"
+    ),
     "kind": FactSpec(1, True, True, "the node's dtype is of the class"),
     "divides": FactSpec(2, True, False, "the first is not 0 and divides the second"),
     "is_pow2": FactSpec(1, True, False, "a power of two, 1 included"),
@@ -365,6 +368,11 @@ def same(x: Term, y: Term) -> Fact:
 def same_dtype(x: Term, y: Term) -> Fact:
     """Guard: the nodes of x and y have the same dtype."""
     return Fact("same_dtype", (x, y))
+
+
+def ends_idle(x: Term) -> Fact:
+    """Guard: a loop that x ends is a constant, or none that its first source depends on."""
+    return Fact("ends_idle", (x,))
 
 
 def kind(x: Term, kinds: str) -> Fact:

@@ -18,7 +18,7 @@ LEVEL = 64  # block sums added up in one accumulator
 pm_flatten_range = RuleSet("pm_flatten_range")
 
 
-@pm_flatten_range.opaque(Pat(GroupOp.RangeEnding, name="binder"), pure=True)
+@pm_flatten_range.opaque(Pat(GroupOp.RangeEnding, name="binder"), need=(Ops.CONST,), pure=True)
 def flatten_range(binder: UOp) -> UOp | None:
     """STORE(i, v, r, 0) -> STORE(i, v, r): a loop that became a constant is no loop."""
     start = len(binder.src) - len(binder.ended_ranges)

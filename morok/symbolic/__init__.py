@@ -13,7 +13,7 @@ from morok.symbolic.divmod import divmod_
 from morok.symbolic.fold import fold
 from morok.symbolic.identity import chains, identity
 from morok.symbolic.invalid import invalid
-from morok.symbolic.late import late, multiply_add, negations, products, reciprocals, shifts
+from morok.symbolic.late import late, logic, multiply_add, negations, products, reciprocals, shifts
 from morok.symbolic.loops import gates, loops
 from morok.symbolic.patterns import simplify, sym, symbolic
 from morok.symbolic.vector import lanes, vector
@@ -31,6 +31,7 @@ __all__ = [
     "invalid",
     "lanes",
     "late",
+    "logic",
     "loops",
     "multiply_add",
     "negations",

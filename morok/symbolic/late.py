@@ -21,6 +21,8 @@ reciprocals: Final = RuleSet("reciprocals")
 """Division of a number that is not negative by another constant, as a product and a shift."""
 multiply_add: Final = RuleSet("multiply_add")
 """MULACC of ints, which have nothing to round."""
+logic: Final = RuleSet("logic")
+"""Arithmetic on bools, and comparisons of them, as AND, OR, XOR and NOT."""
 negations: Final = RuleSet("negations")
 """Comparisons in terms of LT and EQ."""
 
@@ -72,6 +74,19 @@ multiply_add.table([
     ("fuse",            x * y + z,                  node(Ops.MULACC, x, y, z), not_const(z)),
 ], dtype="iu")
 
+logic.table([
+    ("add",             x + y,                      x | y),
+    ("mul",             x * y,                      x & y),
+    ("max",             x.maximum(y),               x | y),
+    ("min",             x.minimum(y),               x & y),
+    ("lt",              x < y,                      ~x & y),
+    ("le",              x <= y,                     ~x | y),
+    ("gt",              x > y,                      x & ~y),
+    ("ge",              x >= y,                     x | ~y),
+    ("eq",              x.eq(y),                    ~(x ^ y)),
+    ("ne",              x.ne(y),                    x ^ y),
+], dtype="b")
+
 negations.table([
     ("ge",              x >= y,                     ~(x < y)),
     ("le",              x <= y,                     ~(y < x)),
@@ -86,5 +101,5 @@ negations.table([
 ], dtype="f")
 # fmt: on
 
-late: Final = shifts + products + reciprocals + multiply_add + negations
+late: Final = shifts + products + reciprocals + multiply_add + logic + negations
 """All late rules, for the prover and for people; it is no set to run as a whole."""

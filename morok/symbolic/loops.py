@@ -7,7 +7,7 @@ a constant and is dropped. A reduction over a range that its value does not depe
 from __future__ import annotations
 
 from morok.dtype import cast_value
-from morok.ir import Ops, Pat, ReduceOp, RuleSet, UOp, Var, node
+from morok.ir import Ops, Pat, ReduceOp, RuleSet, UOp, Var, ends_idle, node
 
 x, y = Var("x"), Var("y")
 
@@ -23,7 +23,11 @@ loops.table([
 # fmt: on
 
 
-@loops.opaque(Pat(Ops.REDUCE, (Pat(name="value"),), rest=True, name="root"), pure=True)
+@loops.opaque(
+    Pat(Ops.REDUCE, (Pat(name="value"),), rest=True, name="root"),
+    when=lambda root: ends_idle(root),
+    pure=True,
+)
 def reduce_idle(root: UOp, value: UOp) -> UOp | None:
     """REDUCE(x, r) -> x * end for ADD, x for MAX and MIN, where x does not depend on r;
     constants among the ranges are dropped."""
@@ -68,7 +72,9 @@ def reduce_factor(root: UOp, a: UOp, b: UOp) -> UOp | None:
     return UOp(Ops.REDUCE, root.dtype, (a, *root.src[1:]), root.arg) * b
 
 
-@loops.opaque(Pat(Ops.END, (Pat(name="value"),), rest=True, name="root"), pure=True)
+@loops.opaque(
+    Pat(Ops.END, (Pat(name="value"),), rest=True, name="root"), need=(Ops.CONST,), pure=True
+)
 def end_idle(root: UOp, value: UOp) -> UOp | None:
     """END(x, 0) -> x: constants among the ranges are dropped"""
     kept = tuple(r for r in root.src[1:] if r.op is not Ops.CONST)
@@ -78,7 +84,9 @@ def end_idle(root: UOp, value: UOp) -> UOp | None:
 
 
 @loops.opaque(
-    Pat(Ops.STORE, (Pat(name="index"), Pat(name="value")), rest=True, name="root"), pure=True
+    Pat(Ops.STORE, (Pat(name="index"), Pat(name="value")), rest=True, name="root"),
+    need=(Ops.CONST,),
+    pure=True,
 )
 def store_idle(root: UOp, index: UOp, value: UOp) -> UOp | None:
     """STORE(i, v, 0) -> STORE(i, v): constants among the ranges are dropped"""
@@ -114,6 +122,7 @@ def store_nowhere(root: UOp) -> UOp:
 
 @gates.opaque(
     Pat({Ops.SINK, Ops.GROUP, Ops.AFTER, Ops.END}, (Pat(name="first"),), rest=True, name="root"),
+    need=(Ops.GROUP,),
     pure=True,
 )
 def without_empty_groups(root: UOp, first: UOp) -> UOp | None:

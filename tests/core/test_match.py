@@ -23,6 +23,7 @@ from morok.ir import (
     RuleSet,
     UOp,
     Var,
+    ends_idle,
     graph_rewrite,
     node,
     num,
@@ -397,3 +398,27 @@ def test_vectors_fold_lane_by_lane() -> None:
     assert FOLD.rewrite(less).arg == (True, False, False)
     open_ = UOp(Ops.VECTORIZE, vec, (UOp.const(dtypes.int32, 1),) * 2 + (i.cast(dtypes.int32),))
     assert FOLD.rewrite(UOp(Ops.ADD, vec, (a, open_))) is None
+
+
+def test_needed_ops_are_looked_for_before_python_is_entered() -> None:
+    rules = RuleSet("needs")
+    pattern = Pat(Ops.SINK, (Pat(name="first"),), rest=True, name="root")
+    rules.opaque(pattern, need=(Ops.CONST,), name="rule")(lambda root, first: None)
+    rules.rewrite(UOp(Ops.SINK, dtypes.void, (i, j)))
+    assert rules.stats()[0].python_entries == 0
+    rules.rewrite(UOp(Ops.SINK, dtypes.void, (i, UOp.const(dtypes.index, 3))))
+    assert rules.stats()[0].python_entries == 1
+
+
+def test_idle_loops_are_seen_before_python_is_entered() -> None:
+    rules = RuleSet("idle")
+    pattern = Pat(Ops.REDUCE, (Pat(name="value"),), rest=True, name="root")
+    rules.opaque(pattern, when=lambda root: ends_idle(root), name="rule")(lambda root, value: value)
+    three = UOp.const(dtypes.index, 3)
+    for value, ended, idle in (
+        (i, (i,), False), (i + j, (i, j), False), (i, (i, j), True), (i, (three,), True),
+        (three, (j,), True), (i, (), False), (i * 0 + j, (i,), False),
+    ):  # fmt: skip
+        node = UOp(Ops.REDUCE, value.dtype, (value, *ended), ReduceOp.ADD)
+        assert (rules.rewrite(node) is value) == idle, (value, ended)
+    assert rules.rewrite(i + j) is None

@@ -490,7 +490,11 @@ def test_trace_records_every_step() -> None:
         ("simple.nested", (i + 3) * 2, i + 5),
     ]
     assert (inner.name, inner.depth, inner.result) == ("inner", 1, i + 5)
-    assert trace.by_rule()["simple.chain"][0] == 2
+    chain = trace.by_rule()["simple.chain"]
+    assert (chain.hits, chain.python_entries) == (2, 0)
+    assert chain.tries >= 2
+    assert trace.by_rule()["simple.nested"].python_entries == 1
+    assert chain.seconds > 0
     assert "simple.nested" in trace.report()
     assert "  inner" in trace.report()
 
@@ -506,3 +510,39 @@ def test_trace_of_a_rewrite_that_raises() -> None:
         (None, 0),
         (i + 3, 0),
     ]
+
+
+def test_steps_can_be_replayed() -> None:
+    for seed in range(40):
+        root = random_graph(seed, 40)
+        rules = simple()
+        with Trace() as trace:
+            result = graph_rewrite(root, rules, name="replayed")
+        (rewrite,) = trace.rewrites
+        assert rewrite.after(0) is root
+        assert rewrite.after() is result
+        graphs = [rewrite.after(count) for count in range(len(rewrite.steps) + 1)]
+        assert all(graph_rewrite(graph, rules) is result for graph in graphs)
+
+
+def test_a_loop_can_be_replayed_up_to_the_limit(limits: None) -> None:
+    rules = RuleSet("loop")
+    rules.table([("there", x + y, x - y), ("back", x - y, x + y)], dtype="x")
+    with Trace() as trace, pytest.raises(RewriteLimitError):
+        graph_rewrite((i + j) * 2, rules)
+    (rewrite,) = trace.rewrites
+    assert rewrite.result is None
+    assert rewrite.after(1) is (i - j) * 2
+    assert rewrite.after() in ((i + j) * 2, (i - j) * 2)
+    assert trace.by_rule()["loop.there"].hits > 100
+
+
+def test_failing_tries_are_counted_without_python() -> None:
+    rules = RuleSet("counted")
+    rules.table([("data", x * c, x, c > 100)], dtype="x")
+    rules.opaque(Pat(Ops.MUL, (Pat(name="a"), Const("k"))), name="asked")(lambda a, k: None)
+    with Trace() as trace:
+        graph_rewrite(i * 3 + j * 4, rules)
+    by_rule = trace.by_rule()
+    assert (by_rule["counted.data"].tries, by_rule["counted.data"].failures_in_python) == (2, 0)
+    assert (by_rule["counted.asked"].tries, by_rule["counted.asked"].failures_in_python) == (2, 2)

@@ -132,18 +132,14 @@ def test_casts_at_their_widths() -> None:
 
 # ---- the command ---------------------------------------------------------------------------------
 
-OWN_SET = '''
-from morok.ir import Const, RuleSet, divides, when
-
-rules = RuleSet("mine", dtype="x")
+README = Path(__file__).parents[2] / "README.md"
 
 
-@rules.rule
-def div_cancel(x, c0: Const, c1: Const):
-    """(x*4)//8 -> x//2"""
-    when(c0 > 0, c1 > 0, divides(c0, c1))
-    return (x * c0) // c1, x // (c1 // c0)
-'''
+def readme_example() -> str:
+    """The set of rules that the README shows, with what it does with them."""
+    blocks = README.read_text().split("```python\n")[1:]
+    (found,) = [block.split("```")[0] for block in blocks if "RuleSet(" in block]
+    return found
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -161,11 +157,13 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_set_of_ones_own(tmp_path: Path) -> None:
-    (tmp_path / "own_rules.py").write_text(OWN_SET)
+    example = readme_example()
+    (tmp_path / "own_rules.py").write_text(example)
     done = run(tmp_path, "own_rules:rules", "--list")
     assert done.returncode == 0, done.stderr
     assert "mine.div_cancel: proved (index)" in done.stdout
-    (tmp_path / "own_rules.py").write_text(OWN_SET.replace(", divides(c0, c1))", ")"))
+    assert "FLOORDIV" in done.stdout, "what the example prints"
+    (tmp_path / "own_rules.py").write_text(example.replace(", divides(c0, c1))", ")"))
     done = run(tmp_path, "own_rules:rules")
     assert done.returncode == 1
     assert "mine.div_cancel: refuted (at c0 = " in done.stdout
