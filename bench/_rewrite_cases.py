@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import log
 from typing import Any, Protocol
 
 from bench.harness import Case, timed
@@ -13,7 +14,8 @@ Node = Any
 
 
 class Rewriter(Protocol):
-    """A system under test. A fresh `rules()` remembers nothing of earlier runs."""
+    """A system under test. Fresh `rules()` remember nothing of earlier runs; a `catalogue()` is all
+    of the system's own rules for arithmetic."""
 
     @staticmethod
     def version() -> str: ...
@@ -22,6 +24,7 @@ class Rewriter(Protocol):
     def binary(self, op: str, a: Node, b: Node) -> Node: ...
     def sink(self, nodes: Sequence[Node]) -> Node: ...
     def rules(self) -> Any: ...
+    def catalogue(self) -> Any: ...
     def rewrite(self, root: Node, rules: Any) -> Node: ...
     def count(self, root: Node) -> int: ...
 
@@ -48,17 +51,33 @@ def cases(system: Rewriter, recipes: Sequence[Any], quick: bool) -> Mapping[str,
             state["clean"] = system.rewrite(state["graph"], rules)
         return state["graph"]
 
-    def exprs() -> dict[str, float]:
-        graph = expressions()
-        seconds, done = timed(lambda: system.rewrite(graph, system.rules()))
-        assert done is state["clean"]
-        return {"ms": seconds * 1e3}
+    def exprs(make: Callable[[], Any], collect: bool = True) -> dict[str, float]:
+        graph, chosen = expressions(), make()
+        if not collect:
+            gc.disable()
+        try:
+            seconds, done = timed(lambda: system.rewrite(graph, chosen))
+        finally:
+            gc.enable()
+        return {"ms": seconds * 1e3, "nodes": float(system.count(done))}
 
     def clean() -> dict[str, float]:
         expressions()
         seconds, done = timed(lambda: system.rewrite(state["clean"], system.rules()))
         assert done is state["clean"]
         return {"ns": seconds / system.count(done) * 1e9}
+
+    def growth(make: Callable[[int], Node]) -> dict[str, float]:
+        """How time grows from 10 000 nodes to `deep`: 1 is in proportion."""
+        times = {}
+        for size in (10_000, deep):
+            graph = make(size)
+            runs = [
+                timed(lambda graph=graph: system.rewrite(graph, system.rules()))[0]
+                for _ in range(max(2, 40_000 // size))
+            ]
+            times[size] = min(runs)
+        return {"exponent": log(times[deep] / times[10_000]) / log(deep / 10_000)}
 
     def warm() -> dict[str, float]:
         expressions()
@@ -67,22 +86,28 @@ def cases(system: Rewriter, recipes: Sequence[Any], quick: bool) -> Mapping[str,
         state["fast"] = seconds / repeats < 0.001
         return {"us": seconds / repeats * 1e6}
 
+    def chain_of(length: int) -> Node:
+        node = system.loop(7, 0)
+        others = [system.loop(extent, axis + 1) for axis, extent in enumerate((64, 8))]
+        for step in range(length):
+            node = system.binary("+", node, others[step % 2])
+        return node
+
+    def dag_of(size: int) -> Node:
+        row = [system.loop(extent + 9, extent) for extent in range(1000)]
+        for step in range(size // 1000):
+            row = [system.binary("+", row[k], row[(k + 1 + step) % 1000]) for k in range(1000)]
+        return system.sink(row)
+
     def chain(name: str, length: int) -> dict[str, float]:
         if name not in state:
-            node = system.loop(7, 0)
-            others = [system.loop(extent, axis + 1) for axis, extent in enumerate((64, 8))]
-            for step in range(length):
-                node = system.binary("+", node, others[step % 2])
-            state[name] = node
+            state[name] = chain_of(length)
         seconds, _ = timed(lambda: system.rewrite(state[name], system.rules()))
         return {"ns": seconds / length * 1e9}
 
     def dag() -> dict[str, float]:
         if "dag" not in state:
-            row = [system.loop(extent + 9, extent) for extent in range(1000)]
-            for step in range(deep // 5000):
-                row = [system.binary("+", row[k], row[(k + 1 + step) % 1000]) for k in range(1000)]
-            state["dag"] = system.sink(row)
+            state["dag"] = dag_of(deep // 5)
         seconds, _ = timed(lambda: system.rewrite(state["dag"], system.rules()))
         return {"ns": seconds / (deep // 5) * 1e9}
 
@@ -100,10 +125,15 @@ def cases(system: Rewriter, recipes: Sequence[Any], quick: bool) -> Mapping[str,
 
     return {
         "memory": memory,
-        "exprs": exprs,
+        "exprs": lambda: exprs(system.rules),
+        "exprs, no gc": lambda: exprs(system.rules, collect=False),
+        "catalogue": lambda: exprs(system.catalogue),
+        "catalogue, no gc": lambda: exprs(system.catalogue, collect=False),
         "clean": clean,
         "warm": warm,
         "chain": lambda: chain("chain", deep // 10),
         "deep chain": lambda: chain("deep chain", deep),
         "dag": dag,
+        "chain growth": lambda: growth(chain_of),
+        "dag growth": lambda: growth(dag_of),
     }

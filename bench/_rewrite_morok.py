@@ -9,6 +9,7 @@ import morok
 from morok import _core
 from morok.dtype import dtypes
 from morok.ir import Const, Ops, RuleSet, UOp, Var, graph_rewrite, not_const
+from morok.symbolic import sym
 
 x, y = Var("x"), Var("y")
 c, c0, c1, c2 = Const("c"), Const("c0"), Const("c1"), Const("c2")
@@ -80,6 +81,10 @@ class System:
     def rules(self) -> _core.Matcher:
         """A set of its own: equal sets made by `RuleSet` would share what they remember."""
         return _core.Matcher("bench", [rule.program for rule in RULES])
+
+    def catalogue(self) -> _core.Matcher:
+        """The largest set the pipeline runs."""
+        return _core.Matcher("catalogue", [rule.program for rule in sym])
 
     def rewrite(self, root: UOp, rules: Any) -> UOp:
         return _core.graph_rewrite(root, rules)

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from tinygrad.uop.ops import Ops, PatternMatcher, UOp, UPat, graph_rewrite
+from tinygrad.uop.symbolic import symbolic
 
 x, y = UPat.var("x"), UPat.var("y")
 c, c0, c1, c2 = UPat.cvar("c"), UPat.cvar("c0"), UPat.cvar("c1"), UPat.cvar("c2")
@@ -93,6 +94,9 @@ class System:
 
     def rules(self) -> Any:
         return RULES  # it remembers nothing between calls
+
+    def catalogue(self) -> Any:
+        return symbolic
 
     def rewrite(self, root: Any, rules: Any) -> Any:
         return graph_rewrite(root, rules)

@@ -1,14 +1,17 @@
 """The rewrite engine: random index expressions, clean graphs, a long chain, a wide DAG.
 
 The same 30 rules (constant folding, sums, products, // and %) run in every system, spelled as its
-users spell them, on the same graphs, built from the same recipes. Times are the process's own CPU
-time, with Python's collector on.
+users spell them, on the same graphs, built from the same recipes; `catalogue` runs all that each
+system has for arithmetic. Times are the process's own CPU time, with Python's collector on but
+where it says "no gc"; `nodes` are what is left of the expressions.
 
-    exprs   10 000 seeded random index expressions to a fixed point
-    clean   what comes out of that, rewritten by a fresh set that has seen none of it
-    warm    the same again by the same set (normal-form bits make it one test)
-    chain   a chain of additions, 100 000 nodes deep, and one of a million: no rule applies
-    dag     200 000 nodes, each with two users: no rule applies
+    exprs       10 000 seeded random index expressions to a fixed point
+    catalogue   the same by all of the system's own rules
+    clean       what comes out of that, rewritten by a fresh set that has seen none of it
+    warm        the same again by the same set (normal-form bits make it one test)
+    chain       a chain of additions, 100 000 nodes deep, and one of a million: no rule applies
+    dag         200 000 nodes, each with two users: no rule applies
+    growth      the exponent of time from 10 000 nodes to a million
 """
 
 from __future__ import annotations
@@ -26,11 +29,16 @@ EXTENTS = (4, 8, 16, 3, 7, 64)
 FACTORS = (1, 2, 3, 4, 8, 16)
 CASES = {
     "exprs": ("ms", "ms"),
+    "exprs, no gc": ("ms", "ms"),
+    "catalogue": ("ms", "ms"),
+    "catalogue, no gc": ("ms", "ms"),
     "clean": ("ns", "ns/node"),
     "warm": ("us", "us"),
     "chain": ("ns", "ns/node"),
     "deep chain": ("ns", "ns/node"),
     "dag": ("ns", "ns/node"),
+    "chain growth": ("exponent", "exponent"),
+    "dag growth": ("exponent", "exponent"),
     "memory": ("bytes", "B/node"),
 }
 
@@ -72,7 +80,7 @@ def worker(who: str, quick: bool) -> None:
 
 def main(args: argparse.Namespace) -> None:
     options = ["--quick"] if args.quick else []
-    rows = harness.compare("bench.rewrite", CASES, args, options)
+    rows = harness.compare("bench.rewrite", CASES, args, options, also=[("nodes", "nodes")])
     harness.show("rewrite", rows)
     harness.write_json(args, "rewrite", rows)
 
