@@ -2,6 +2,7 @@
                         [--kernels] [--only MODEL,…]
    python -m bench fuzz [--kind KIND,…] [--seconds N | --cases N] [--seed S]
    python -m bench roundtrip [--only MODEL,…]
+   python -m bench expressions [--count N] [--seed S]
    python -m bench shapes [--shapes N]
 
 NAME is a module of this package with a `main(args)`; without one, the names are listed. Peers are
@@ -18,7 +19,13 @@ import sys
 
 import bench
 
-OWN_OPTIONS = ("fuzz", "launch", "roundtrip", "shapes")  # their `main` takes the rest of the line
+OWN_OPTIONS = (
+    "expressions",
+    "fuzz",
+    "launch",
+    "roundtrip",
+    "shapes",
+)  # their `main` takes the rest of the line
 NO_BENCHMARKS = (
     "harness",
     "models",

@@ -5,6 +5,7 @@ turns by kind, the kernels first interpreted, then compiled.
     programs  nodes with writes, indexing and ordered loops; NumPy knows
     dags      tensors with shared sub-expressions, several outputs and writes: lazy ones against
               NumPy and against tensors realised one by one
+    expressions  arithmetic of every dtype, simplified; the reference definition of ops knows
     sessions  whatever people may do with tensors, twenty sessions a seed; an eager model knows
 
 A difference prints the line that shows it again and stops with exit code 1. Make it a test: views
@@ -26,7 +27,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from bench import _dags
+from bench import _dags, expressions
 from bench._dag_maker import dag
 from bench._interpreted import interpreted
 from bench._views import views
@@ -181,6 +182,7 @@ KINDS: dict[str, Kind[Any]] = {
     "views": Kind(views, _check_nodes),
     "programs": Kind(program, _check_nodes),
     "dags": Kind(dag, check_dags, _print_shortest),
+    "expressions": Kind(expressions.example, expressions.check),
     "sessions": Kind(int, _check_sessions, at_once=1),
 }
 

@@ -16,7 +16,6 @@ where.table([
     ("true",            node(Ops.WHERE, True, x, y),    x),
     ("false",           node(Ops.WHERE, False, x, y),   y),
     ("same_arms",       p.where(x, x),                  x),
-    ("not",             (~p).where(x, y),               p.where(y, x)),
     ("yes_same",        p.where(p.where(x, y), z),      p.where(x, z)),
     ("no_same",         p.where(x, p.where(y, z)),      p.where(x, z)),
     ("nested_and",      p.where(q.where(x, y), y),      (p & q).where(x, y)),
@@ -28,6 +27,14 @@ where.table([
     ("or_inside_yes",   p.where((p | q).where(x, y), z), p.where(x, z)),
     ("or_inside_no",    p.where(x, (p | q).where(y, z)), p.where(x, q.where(y, z))),
 ])
+
+where.table([
+    ("not",             (~p).where(x, y),               p.where(y, x)),
+], dtype="biuf")
+# Invalid, which has no bounds, stays the second arm
+where.table([
+    ("not_index",       (~p).where(x, y),               p.where(y, x),  y.vmin <= y.vmax),
+], dtype="x")
 
 where.table([
     ("to_condition",    p.where(True, False),           p),

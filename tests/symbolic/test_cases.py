@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import morok.symbolic  # noqa: F401 (gives UOp.simplify its meaning)
+from bench._evaluation import assert_equal, evaluate, loaded
 from morok.dtype import dtypes
 from morok.ir import AxisType, Ops, UOp
-from tests.symbolic.evaluation import assert_equal, evaluate, loaded
 
 X = dtypes.index
 

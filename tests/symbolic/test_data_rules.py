@@ -5,23 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from morok.ir import GroupOp, Rule
-from morok.ir.terms import Apply, walk
+from bench._evaluation import assert_equal, environment
+from bench._instances import attempts, fire, is_elementwise
+from morok.ir import Rule
 from morok.symbolic import late, sym
-from tests.symbolic.evaluation import assert_equal, environment
-from tests.symbolic.instances import attempts, fire
 
-
-def elementwise(rule: Rule) -> bool:
-    """Whether the left side is arithmetic; rules of loops and lanes have tests of their own."""
-    return all(
-        part.op in GroupOp.Elementwise or part.op.name == "CONST"
-        for part in walk(rule.left)
-        if isinstance(part, Apply)
-    )
-
-
-RULES = [rule for rule in (*sym, *late) if rule.is_data and elementwise(rule)]
+RULES = [rule for rule in (*sym, *late) if is_elementwise(rule)]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

@@ -9,10 +9,10 @@ import random
 import numpy as np
 import pytest
 
+from bench._evaluation import assert_equal, environment, loaded
 from morok.dtype import dtypes
 from morok.ir import AxisType, Ops, UOp, graph_rewrite
 from morok.symbolic import negations, products, reciprocals, shifts, sym, symbolic
-from tests.symbolic.evaluation import assert_equal, environment, loaded
 
 X = dtypes.index
 

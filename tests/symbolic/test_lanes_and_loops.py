@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench._evaluation import loaded
+from bench._instances import fire
 from morok.dtype import DType, dtypes
 from morok.ir import AxisType, Invalid, KernelInfo, Ops, ReduceOp, RuleSet, UOp, graph_rewrite
 from morok.symbolic import fold, gates, invalid, lanes, loops, sym, vector
-from tests.symbolic.evaluation import loaded
-from tests.symbolic.instances import fire
 
 X, F32, I32, BOOL = dtypes.index, dtypes.float32, dtypes.int32, dtypes.bool_
 A, B, C = (loaded(F32, slot) for slot in range(3))
@@ -278,6 +278,16 @@ def test_mixed_arms_keep_both_conditions() -> None:
         assert reached == (y >= 2 or x < 3)
         if reached:
             assert value.substitute(point).simplify().arg == (x if y < 2 else y)
+
+
+def test_an_unreachable_first_arm_under_a_negation_comes_to_rest() -> None:
+    i = loop(8, 0)
+    condition = UOp(Ops.INDEX, dtypes.bool_, (UOp.param(0, dtypes.bool_, 8), i), False)
+    before = condition.where(NOWHERE, i)
+    after = before.simplify()
+    assert after is (~condition).where(i, NOWHERE)
+    assert after.simplify() is after
+    assert (~condition).where(i, loop(3, 1)).simplify() is condition.where(loop(3, 1), i)
 
 
 def test_invalid_rules_have_no_say_elsewhere() -> None:

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench import expressions
+from bench._evaluation import assert_equal, environment
+from bench._expressions import condition, expression, index_domain, index_expression
 from morok.dtype import dtypes
 from morok.ir import RuleSet, UOp, graph_rewrite
 from morok.symbolic import sym, symbolic
-from tests.symbolic.evaluation import assert_equal, environment
-from tests.symbolic.expressions import condition, expression, index_domain, index_expression
 
 SEEDS = st.integers(0, 2**32)
 
@@ -61,6 +62,12 @@ def test_a_hundred_thousand_expressions_come_to_rest() -> None:
         if count % 100 == 0:
             leaves = list(index_domain(rng))
         index_expression(rng, leaves, 4).simplify()
+
+
+def test_left_sides_of_rules_and_expressions_come_to_rest() -> None:
+    assert expressions.come_to_rest(0, 1500) == 150
+    names = {rule.name for rule in symbolic}
+    assert set(expressions.never_fired()) < names
 
 
 def test_symbolic_is_a_strict_subset_of_sym() -> None:

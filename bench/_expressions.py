@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from bench._evaluation import loaded
 from morok.dtype import DType, dtypes, max_value, min_value
 from morok.ir import AxisType, UOp
-from tests.symbolic.evaluation import loaded
 
 X = dtypes.index
 ENDS = (1, 2, 3, 4, 5, 6, 8, 12, 20)

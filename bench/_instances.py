@@ -6,11 +6,11 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from bench._evaluation import loaded
 from morok import _core
 from morok.dtype import DType, dtypes, max_value, min_value
 from morok.ir import OPS, GroupOp, Invalid, Ops, Rule, Term, UOp
-from morok.ir.terms import ANY, Apply, Capture, Const, Literal
-from tests.symbolic.evaluation import loaded
+from morok.ir.terms import ANY, Apply, Capture, Const, Literal, walk
 
 BY_KIND: dict[str, tuple[DType, ...]] = {
     "b": (dtypes.bool_,),
@@ -156,6 +156,15 @@ class Builder:
             if isinstance(part, Capture) and part.name in self.bound:
                 return self.bound[part.name].dtype
         return None
+
+
+def is_elementwise(rule: Rule) -> bool:
+    """Whether the left side is data, and arithmetic: not about loops or lanes."""
+    return rule.is_data and all(
+        part.op in GroupOp.Elementwise or part.op is Ops.CONST
+        for part in walk(rule.left)  # type: ignore[arg-type]
+        if isinstance(part, Apply)
+    )
 
 
 def subjects(rule: Rule) -> list[DType]:
