@@ -39,6 +39,9 @@ cdef extern from "Python.h":
     void c_incref "Py_INCREF"(PyObject *)
     void c_decref "Py_DECREF"(PyObject *)
 
+cdef extern from *:
+    void prefetch "__builtin_prefetch"(const void *) noexcept
+
 cdef enum:
     FEW = 32  # sources handled without malloc
     RING = 64  # rewrites remembered for the report of a limit
@@ -358,6 +361,7 @@ cdef class _Rewrite:
         while self.n_frames:
             self.n_frames -= 1
             f = self.frames[self.n_frames]
+            self.foresee()
             if f.stage == ENTER:
                 self.enter(f.n, f.step, f.width, f.plain)
             elif f.stage == LEAVE:
@@ -366,6 +370,21 @@ cdef class _Rewrite:
             else:
                 self.finish(&f)
         return self.result(root)
+
+    cdef inline void foresee(self) noexcept:
+        """Ask for the memory of the nodes that are next but one, and of the next one's sources: a
+        large graph does not fit the cache, and waiting for it would be half the time of a walk."""
+        cdef CNode *n
+        cdef uint32_t k
+        if self.n_frames < 2:
+            return
+        n = self.frames[self.n_frames - 2].n
+        prefetch(n)
+        prefetch(<char *>n + 64)
+        n = self.frames[self.n_frames - 1].n
+        for k in range(min(n.nsrc, <uint32_t>2)):
+            prefetch(n.src[k])
+            prefetch(<char *>n.src[k] + 64)
 
     cdef int finish(self, Frame *f) except -1:
         """The replacement of a node is done: its result is the node's."""
