@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO
 
 from morok import config
 from morok.errors import CompileError, DeviceError
@@ -23,8 +23,6 @@ from morok.runtime.profile import span
 
 # subprocess and tempfile are imported where they are used: a process that finds all its kernels on
 # disk does without them, which is a tenth of morok's time to import.
-if TYPE_CHECKING:
-    import subprocess
 
 # What every compiler is told. Never -fno-trapping-math: gcc then turns (float)(int)x into trunc(x),
 # which gives -0.0 for -0.5. Never -ffast-math or its parts: they change results.
@@ -286,26 +284,32 @@ def _run_all(commands: Sequence[Sequence[str]], logs: Sequence[Path]) -> list[in
     import subprocess
 
     environment = _environment()
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[Started] = []
     limit = worker_count()
+
+    class Started(subprocess.Popen[bytes]):
+        """Known before it runs: an interruption may come while it starts."""
+
+        def __init__(self, command: Sequence[str], output: IO[bytes]) -> None:
+            started.append(self)
+            super().__init__(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
+
     try:
         for i, (command, log) in enumerate(zip(commands, logs, strict=True)):
             if i >= limit:
                 started[i - limit].wait()
             with log.open("wb") as output:
-                started.append(
-                    subprocess.Popen(
-                        command,
-                        stdin=subprocess.DEVNULL,
-                        stdout=output,
-                        stderr=subprocess.STDOUT,
-                        env=environment,
-                    )
-                )
+                Started(command, output)
         return [process.wait() for process in started]
     finally:
         for process in started:  # still running only if we were interrupted
-            if process.poll() is None:
+            if getattr(process, "pid", None) is not None and process.poll() is None:
                 process.kill()
                 process.wait()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -272,6 +273,22 @@ def test_interruption_leaves_no_process_and_no_file(real, tmp_path):
             return
         time.sleep(0.02)
     pytest.fail(f"the compiler {process} still runs")
+
+
+def test_an_interruption_while_the_compiler_starts_ends_it(compiler, monkeypatch):
+    started = []
+    begin = subprocess.Popen.__init__
+
+    def interrupted(process, *args, **kwargs):
+        begin(process, *args, **kwargs)
+        started.append(process)
+        raise KeyboardInterrupt
+
+    assert compiler.identity  # asks the compiler itself
+    monkeypatch.setattr(subprocess.Popen, "__init__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compiler.compile(["void f(void) {}"])
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
 
 
 def test_threads_may_compile_at_once(compiler):
