@@ -20,6 +20,7 @@ from morok.rangeify.places import Kernel, Ranged
 from morok.rangeify.ranges import Rangeify
 from morok.rangeify.split import split_ranges
 from morok.rangeify.transforms import block_sums, renumber, simplify_merge_adjacent
+from morok.rangeify.values import Values
 from morok.rangeify.watch import seen
 
 _STORES_TOGETHER = 48  # in one kernel of updates
@@ -291,7 +292,7 @@ def run_kernel_split_pipeline(sink: UOp) -> Schedule:
     forced: frozenset[UOp] = frozenset()
     apart: frozenset[UOp] = frozenset()
     for _ in range(_ATTEMPTS):
-        ranged = Rangeify(sink, forced, apart).run()
+        ranged = Values(Rangeify(sink, forced, apart).run()).build()
         torn = [o for o in (_torn(k, ranged) for k in ranged.kernels) if o is not None]
         if torn:
             values = {o.src[1].src[1] for o in torn}

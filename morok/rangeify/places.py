@@ -59,9 +59,24 @@ class Row:
 
 
 @dataclass(slots=True)
+class Decisions:
+    """What the walk down decides, and all that the walk up is told."""
+
+    order: list[UOp]  # sources before users
+    uses: dict[UOp, dict[Use, None]] = field(default_factory=dict)
+    home: dict[UOp, Use] = field(default_factory=dict)  # GLOBAL nodes: computed and stored there
+    rows: dict[UOp, Row] = field(default_factory=dict)  # LOCAL nodes
+    sources: dict[tuple[UOp, Use], tuple[Use, ...]] = field(default_factory=dict)
+    reduce_ranges: dict[tuple[UOp, Use], tuple[UOp, ...]] = field(default_factory=dict)
+    fills: dict[UOp, UOp] = field(default_factory=dict)  # ordered loop -> what its memory starts as
+    # What stands in an index for an element of a tensor, until values are built.
+    elements: dict[tuple[UOp, Use], UOp] = field(default_factory=dict)
+    kernels: list[Kernel] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Ranged:
-    """What rangeify answers: kernels with their stores, and the buffers of the values that got
-    one."""
+    """Kernels with their stores, and the buffers of the values that got one."""
 
     kernels: list[Kernel]
     stores: dict[Kernel, dict[UOp, UOp]]  # output -> its STORE
@@ -70,8 +85,7 @@ class Ranged:
 
 def end_of(r: UOp) -> int:
     """How often a loop runs at most."""
-    end = r.src[0]
-    return extent(end.arg if end.op is Ops.CONST else end)
+    return extent(dim_of(r))
 
 
 def dim_of(r: UOp) -> Any:

@@ -3,7 +3,7 @@
 One walk from the outputs down gives every tensor node the indices at which it is read (its uses)
 and decides where its value lives: fused into its user, in a scratch row of the user's kernel
 (LOCAL), or in a buffer of its own (GLOBAL), stored by a kernel of its own or by a user's kernel
-whose loops it shares. A second walk, upwards, builds the values over those indices.
+whose loops it shares. A second walk, upwards, builds the values over those indices (`values`).
 
 The decisions follow from counts. `enclosing` gives the loops around each range in loop order; a
 value is computed in the innermost loop that it depends on, so the product of the loops around that
@@ -45,8 +45,7 @@ from morok.rangeify.cost import (
     value_sources,
 )
 from morok.rangeify.movement import Index, apply_movement, conjunction, flatten
-from morok.rangeify.places import Kernel, Ranged, Row, Use, dim_of, end_of
-from morok.rangeify.values import Values
+from morok.rangeify.places import Decisions, Kernel, Row, Use, dim_of, end_of
 
 LOCAL_BYTES = 64 * 1024  # a scratch row that stays in the caches near the core
 SHARED = 32  # rows of a contraction for which one copy of what they read is made
@@ -62,21 +61,12 @@ class Rangeify:
         self.sink = sink
         self.forced = forced
         self.apart = apart
-        self.order = sink.toposort()
-        self.costs: dict[UOp, Cost] = count_costs(self.order)
+        self.decided = Decisions(sink.toposort())
+        self.costs: dict[UOp, Cost] = count_costs(self.decided.order)
         self.users: dict[UOp, list[UOp]] = consumers(sink)
-        self.uses: dict[UOp, dict[Use, None]] = {}
-        self.home: dict[UOp, Use] = {}  # GLOBAL nodes -> where they are computed and stored
-        self.rows: dict[UOp, Row] = {}  # LOCAL nodes
         self.enclosing: dict[UOp, tuple[UOp, ...]] = {}
-        self.kernels: list[Kernel] = []
-        self.sources: dict[tuple[UOp, Use], tuple[Use, ...]] = {}
-        self.reduce_ranges: dict[tuple[UOp, Use], tuple[UOp, ...]] = {}
         # Kernels of outputs that nobody reads from, by their shape and an array that they read.
         self._unread: dict[tuple[tuple[int, ...], UOp], list[Kernel]] = {}
-        self.fills: dict[UOp, UOp] = {}  # ordered loop -> the value its memory starts from
-        # What stands in an index for an element of a tensor, until values are built.
-        self.elements: dict[tuple[UOp, Use], UOp] = {}
         self._next_range = 0
 
     # ---- loops ----
@@ -122,19 +112,19 @@ class Rangeify:
 
     def _new_kernel(self, shape: tuple[int, ...]) -> Kernel:
         index, ranges = self._loops(shape, AxisType.LOOP, ())
-        k = Kernel(len(self.kernels), shape, index, ranges)
-        self.kernels.append(k)
+        k = Kernel(len(self.decided.kernels), shape, index, ranges)
+        self.decided.kernels.append(k)
         return k
 
     # ---- the walk down: where does each value live ----
 
-    def run(self) -> Ranged:
-        """Decide, then build."""
+    def run(self) -> Decisions:
+        """What `values` builds."""
         roots = dict.fromkeys(self.sink.src)
-        for u in reversed(self.order):
+        for u in reversed(self.decided.order):
             if u.shape is None or u.op is Ops.PARAM or u.op in LEAVES or u is self.sink:
                 continue
-            uses = self.uses.get(u, {})
+            uses = self.decided.uses.get(u, {})
             if (not uses and u not in roots) or numel(u) == 0:
                 continue
             if is_ordered(u):
@@ -143,7 +133,7 @@ class Rangeify:
                 self._make_global(u, uses)
             else:
                 self._place(u, uses)
-        return Values(self).build()
+        return self.decided
 
     def _place(self, u: UOp, uses: dict[Use, None]) -> None:
         if self._is_inline(u) or self._is_view(u, uses) or self._fusible(u, uses):
@@ -290,7 +280,7 @@ class Rangeify:
             return False
         index, ranges = self._loops(shape[kept:], AxisType.LOOP, around)
         at = Use(first.kernel, (*first.index[:kept], *index), None)
-        self.rows[u] = Row(ranges, kept, at)
+        self.decided.rows[u] = Row(ranges, kept, at)
         self._descend(u, at)
         return True
 
@@ -312,7 +302,7 @@ class Rangeify:
     def _settle(self, u: UOp, home: Use, uses: dict[Use, None]) -> None:
         """`u` is computed and stored at `home`; the kernels of its users wait for that one."""
         home.kernel.outputs.append(u)
-        self.home[u] = home
+        self.decided.home[u] = home
         for use in uses:
             if use.kernel is not home.kernel:
                 home.kernel.readers[use.kernel] = None
@@ -327,7 +317,7 @@ class Rangeify:
         memory = u.src[0]
         if memory.op is Ops.CONTIGUOUS:
             fill = UOp(Ops.NOOP, u.dtype, (memory.src[0], u))
-            self.fills[u] = fill
+            self.decided.fills[u] = fill
             first = self._new_kernel(memory.shape or ())
             first.closed = True
             first.readers[home] = None
@@ -393,9 +383,9 @@ class Rangeify:
             below = self._element_uses(u, use)
         else:
             below = self._source_uses(u, use)
-        self.sources[u, use] = tuple(below)
+        self.decided.sources[u, use] = tuple(below)
         for s, b in zip(value_sources(u), below, strict=True):
-            self.uses.setdefault(s, {})[b] = None
+            self.decided.uses.setdefault(s, {})[b] = None
             if s.op is Ops.PARAM:
                 b.kernel.reads[s] = None
 
@@ -416,11 +406,13 @@ class Rangeify:
         return below
 
     def _element(self, tensor: UOp, use: Use) -> UOp:
-        found = self.elements.get((tensor, use))
+        found = self.decided.elements.get((tensor, use))
         if found is None:
-            stand_in = UOp(Ops.PARAM, tensor.dtype, (), (-1 - len(self.elements), numel(tensor)))
+            stand_in = UOp(
+                Ops.PARAM, tensor.dtype, (), (-1 - len(self.decided.elements), numel(tensor))
+            )
             found = UOp(Ops.INDEX, tensor.dtype, (stand_in, flatten(use.index, tensor.shape or ())))
-            self.elements[tensor, use] = found
+            self.decided.elements[tensor, use] = found
         return found
 
     def _source_uses(self, u: UOp, use: Use) -> list[Use]:
@@ -446,7 +438,7 @@ class Rangeify:
         inner, ranges = self._loops(tuple(shape[a] for a in axes), AxisType.REDUCE, around)
         fresh, kept = iter(inner), iter(use.index)
         index = tuple(next(fresh) if i in axes else next(kept) for i in range(len(shape)))
-        self.reduce_ranges[u, use] = ranges
+        self.decided.reduce_ranges[u, use] = ranges
         return Use(use.kernel, index, use.valid)
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from morok.dtype import AddrSpace, DType, dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import (
     BufferizeOpts,
-    DeviceSpec,
     GroupOp,
     Ops,
     ReduceOp,
@@ -21,38 +18,35 @@ from morok.ir import (
 )
 from morok.rangeify.cost import LEAVES, numel, tensor_reads, value_sources
 from morok.rangeify.movement import Index, apply_movement, below_movement, flatten
-from morok.rangeify.places import Kernel, Ranged, Use
-
-if TYPE_CHECKING:
-    from morok.rangeify.ranges import Rangeify
+from morok.rangeify.places import Decisions, Kernel, Ranged, Use
 
 
 class Values:
-    """Builds what `walk` has decided."""
+    """Builds what was decided."""
 
-    def __init__(self, walk: Rangeify) -> None:
-        self.walk = walk
+    def __init__(self, decided: Decisions) -> None:
+        self.decided = decided
         self.values: dict[tuple[UOp, Use], UOp] = {}
         self.buffers: dict[UOp, UOp] = {}
-        self.stores: dict[Kernel, dict[UOp, UOp]] = {k: {} for k in walk.kernels}
+        self.stores: dict[Kernel, dict[UOp, UOp]] = {k: {} for k in decided.kernels}
 
     def build(self) -> Ranged:
         """The STOREs of every kernel, and the buffers they go to."""
-        walk = self.walk
-        for u in walk.order:
-            uses = walk.uses.get(u, {})
+        decided = self.decided
+        for u in decided.order:
+            uses = decided.uses.get(u, {})
             if u.op in LEAVES or (u.shape is not None and numel(u) == 0):
                 value = u if u.op in LEAVES else _zero_of(u.dtype)
                 self.values.update({(u, use): value for use in uses})
             elif u.op is Ops.PARAM:
                 for use in uses:
                     self.values[u, use] = _read(u, use.index[0], use.valid)
-            elif is_ordered(u) and u in walk.home:
+            elif is_ordered(u) and u in decided.home:
                 self._store_ordered(u, uses)
-            elif u in walk.home:
+            elif u in decided.home:
                 self._store(u, uses)
-            elif u in walk.rows:
-                row = walk.rows[u]
+            elif u in decided.rows:
+                row = decided.rows[u]
                 inner = self._compute(u, row.at)
                 opts = BufferizeOpts(None, AddrSpace.LOCAL, True)
                 scratch = UOp(Ops.BUFFERIZE, inner.dtype, (inner, *row.ranges), opts)
@@ -68,11 +62,11 @@ class Values:
             else:
                 for use in uses:
                     self.values[u, use] = self._compute(u, use)
-        if walk.elements:
-            known = {place.src[0]: self.values[at] for at, place in walk.elements.items()}
+        if decided.elements:
+            known = {place.src[0]: self.values[at] for at, place in decided.elements.items()}
             for made in self.stores.values():
                 made.update({u: _resolved(store, known) for u, store in made.items()})
-        return Ranged(walk.kernels, self.stores, self.buffers)
+        return Ranged(decided.kernels, self.stores, self.buffers)
 
     def _buffer(self, u: UOp) -> UOp:
         """A new buffer for the value of `u`."""
@@ -80,7 +74,7 @@ class Values:
         return UOp(Ops.BUFFER, u.dtype, (place, _device(u)), numel(u))
 
     def _store(self, u: UOp, uses: dict[Use, None]) -> None:
-        home = self.walk.home[u]
+        home = self.decided.home[u]
         value = self._compute(u, home)
         if u.op is Ops.AFTER:
             self.buffers[u] = below_movement(u.src[0])
@@ -103,11 +97,11 @@ class Values:
         return _read(self.buffers[u], flatten(use.index, u.shape or ()), use.valid)
 
     def _store_ordered(self, u: UOp, uses: dict[Use, None]) -> None:
-        at_home, memory = self.walk.home[u], u.src[0]
+        at_home, memory = self.decided.home[u], u.src[0]
         home = at_home.kernel
         if memory.op is Ops.CONTIGUOUS:
-            fill = self.walk.fills[u]
-            at_first = self.walk.home[fill]
+            fill = self.decided.fills[u]
+            at_first = self.decided.home[fill]
             first = at_first.kernel
             self.buffers[u] = self.buffers[fill] = self._buffer(u)
             at = _read(self.buffers[u], flatten(first.index, first.shape), None)
@@ -141,7 +135,7 @@ class Values:
     def _elements(self, u: UOp, use: Use) -> dict[UOp, UOp]:
         """What stands for the loops and the element reads of `u` when it is computed at `use`."""
         new = dict(zip(loops_of(u), use.index, strict=True))
-        for read, at in zip(tensor_reads(u), self.walk.sources[u, use], strict=True):
+        for read, at in zip(tensor_reads(u), self.decided.sources[u, use], strict=True):
             value = self.values[read.src[0], at]
             if read.gate is not None:
                 inside = read.gate.substitute(new)
@@ -151,7 +145,7 @@ class Values:
 
     def _compute(self, u: UOp, use: Use) -> UOp:
         sources = value_sources(u)
-        below = self.walk.sources[u, use]
+        below = self.decided.sources[u, use]
         parts = tuple(self.values[s, b] for s, b in zip(sources, below, strict=True))
         if u.op is Ops.PAD:
             valid = below[0].valid
@@ -161,7 +155,7 @@ class Values:
         if u.op is Ops.REDUCE_AXIS:
             if numel(u.src[0]) == 0:
                 return UOp.const(u.dtype, u.arg[0].identity(u.dtype))
-            ranges = self.walk.reduce_ranges[u, use]
+            ranges = self.decided.reduce_ranges[u, use]
             return _reduce(u, parts[0], ranges) if ranges else parts[0]
         if u.op is Ops.BUFFERIZE:
             compute: UOp = u.src[0]
@@ -190,7 +184,7 @@ def _reduce(u: UOp, value: UOp, ranges: tuple[UOp, ...]) -> UOp:
 
 
 def _device(u: UOp) -> UOp:
-    return u.device if u.device is not None else UOp(Ops.DEVICE, dtypes.void, (), DeviceSpec("CPU"))
+    return u.device if u.device is not None else UOp.new_device()
 
 
 def _zero_of(dtype: DType) -> UOp:
