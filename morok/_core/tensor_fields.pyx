@@ -69,7 +69,7 @@ cdef PyObject *memory_below(CNode *base) except NULL:
     return place.memory
 
 
-cdef CNode *_below(CNode *view) noexcept:
+cdef CNode *_below(CNode *view) except NULL:
     """Of a SHRINK to symbolic dims what it shows all of, else itself; never new."""
     under = memory_under(<object>view.self)
     return glance(<PyObject *>under)
