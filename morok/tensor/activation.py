@@ -75,6 +75,7 @@ class Activation(Reduce):
         return (self <= min_val).where(min_val, (self >= max_val).where(max_val, self))
 
     def leaky_relu(self, negative_slope: float = 0.01) -> Self:
+        """x, and negative_slope * x below 0."""
         return (self > 0).where(self, self * negative_slope)
 
     def elu(self, alpha: float = 1.0) -> Self:

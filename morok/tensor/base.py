@@ -95,10 +95,12 @@ class Base:
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return self.uop.dtype
 
     @property
     def ndim(self) -> int:
+        """How many dimensions there are."""
         return len(self.shape)
 
     def size(self, dim: int | None = None) -> int | Shape:
@@ -110,6 +112,7 @@ class Base:
         return nodes.size_of(self.uop)
 
     def dim(self) -> int:
+        """`ndim`, as PyTorch spells it."""
         return self.ndim
 
     def _axis(self, method: str, axis: int, rank: int | None = None) -> int:

@@ -207,6 +207,7 @@ class Tensor(Autograd):
         return out
 
     def cpu(self) -> Self:
+        """This tensor: it is on the CPU."""
         return self
 
     def clone(self) -> Self:

@@ -61,6 +61,7 @@ class Creation(Scan):
     def zeros(
         cls, *shape: int | Sequence[int], dtype: DType | None = None, requires_grad: bool = False
     ) -> Self:
+        """0 everywhere, in the default float if no dtype is given."""
         return cls.full(
             dims_of(shape), 0, dtype=dtype or default_float(), requires_grad=requires_grad
         )
@@ -69,19 +70,28 @@ class Creation(Scan):
     def ones(
         cls, *shape: int | Sequence[int], dtype: DType | None = None, requires_grad: bool = False
     ) -> Self:
+        """1 everywhere, in the default float if no dtype is given."""
         return cls.full(
             dims_of(shape), 1, dtype=dtype or default_float(), requires_grad=requires_grad
         )
 
-    empty = zeros
+    @classmethod
+    def empty(
+        cls, *shape: int | Sequence[int], dtype: DType | None = None, requires_grad: bool = False
+    ) -> Self:
+        """Contents that do not matter: `zeros`, which are in no memory before they are needed."""
+        return cls.zeros(*shape, dtype=dtype, requires_grad=requires_grad)
 
     def full_like(self, fill_value: Number, *, dtype: DType | None = None) -> Self:
+        """`fill_value` in this shape, and in this dtype if none is given."""
         return self.full(self.shape, fill_value, dtype=dtype or self.dtype)
 
     def zeros_like(self, *, dtype: DType | None = None) -> Self:
+        """0 in this shape, and in this dtype if none is given."""
         return self.full_like(0, dtype=dtype)
 
     def ones_like(self, *, dtype: DType | None = None) -> Self:
+        """1 in this shape, and in this dtype if none is given."""
         return self.full_like(1, dtype=dtype)
 
     empty_like = zeros_like
@@ -139,7 +149,9 @@ class Creation(Scan):
 
     @staticmethod
     def _number(value: Any, dtype: DType) -> UOp:
-        return nodes.const(dtype, value) if isinstance(value, int) else as_value("", value, dtype)
+        if isinstance(value, int):
+            return nodes.const(dtype, value)
+        return as_value("arange", value, dtype)
 
     @classmethod
     def linspace(

@@ -220,9 +220,11 @@ class Elementwise(Movement):
         return self._same() if self.dtype.kind in "bu" else self._unary(Ops.ABS, floats=False)
 
     def add(self, other: Any, alpha: Number = 1) -> Self:
+        """self + alpha * other, broadcast."""
         return self._binary(Ops.ADD, "add", other if alpha == 1 else other * alpha)
 
     def sub(self, other: Any, alpha: Number = 1) -> Self:
+        """self - alpha * other, broadcast."""
         return self._binary(Ops.SUB, "sub", other if alpha == 1 else other * alpha)
 
     subtract = sub
@@ -269,24 +271,31 @@ class Elementwise(Movement):
     eq, ne = __eq__, __ne__
 
     def isnan(self) -> Self:
+        """Where the elements are NaN, as bools."""
         return self.ne(self)  # only a NaN does not equal itself
 
     def isinf(self) -> Self:
+        """Where the elements are infinite, as bools."""
         return self.abs().eq(math.inf) if self.dtype.kind == "f" else self.ne(self)
 
     def isfinite(self) -> Self:
+        """Where the elements are neither infinite nor NaN, as bools."""
         return self.abs() < math.inf if self.dtype.kind == "f" else self.eq(self)
 
     def logical_not(self) -> Self:
+        """Where the elements are 0, as bools."""
         return self.eq(0) if self.dtype.kind != "b" else ~self
 
     def logical_and(self, other: Self) -> Self:
+        """Where both are other than 0, as bools."""
         return self.ne(0) & other.ne(0)
 
     def logical_or(self, other: Self) -> Self:
+        """Where one of both is other than 0, as bools."""
         return self.ne(0) | other.ne(0)
 
     def logical_xor(self, other: Self) -> Self:
+        """Where just one of both is other than 0, as bools."""
         return self.ne(0) ^ other.ne(0)
 
     # choice --------------------------------------------------------------------------------------
@@ -347,42 +356,55 @@ class Elementwise(Movement):
     # functions of one element --------------------------------------------------------------------
 
     def sqrt(self) -> Self:
+        """The square root; NaN below 0."""
         return self._unary(Ops.SQRT)
 
     def rsqrt(self) -> Self:
+        """1 / the square root."""
         return self._unary(Ops.RSQRT)
 
     def reciprocal(self) -> Self:
+        """1 / x."""
         return self._unary(Ops.RECIPROCAL)
 
     def exp(self) -> Self:
+        """e**x."""
         return self._unary(Ops.EXP)
 
     def exp2(self) -> Self:
+        """2**x."""
         return self._unary(Ops.EXP2)
 
     def log(self) -> Self:
+        """The natural logarithm; -inf at 0, NaN below."""
         return self._unary(Ops.LOG)
 
     def log2(self) -> Self:
+        """The logarithm to base 2; -inf at 0, NaN below."""
         return self._unary(Ops.LOG2)
 
     def log10(self) -> Self:
+        """The logarithm to base 10; -inf at 0, NaN below."""
         return self.log2() * math.log10(2)
 
     def sin(self) -> Self:
+        """The sine of an angle in radians."""
         return self._unary(Ops.SIN)
 
     def cos(self) -> Self:
+        """The cosine of an angle in radians."""
         return self._unary(Ops.COS)
 
     def tan(self) -> Self:
+        """The tangent of an angle in radians."""
         return self._unary(Ops.TAN)
 
     def erf(self) -> Self:
+        """The error function."""
         return self._unary(Ops.ERF)
 
     def square(self) -> Self:
+        """x * x."""
         return self * self
 
     def sign(self) -> Self:
@@ -393,12 +415,15 @@ class Elementwise(Movement):
         return self._unary(op) if self.dtype.kind == "f" else self._same()
 
     def floor(self) -> Self:
+        """The largest whole number not above x; ints stay."""
         return self._rounded(Ops.FLOOR)
 
     def ceil(self) -> Self:
+        """The smallest whole number not below x; ints stay."""
         return self._rounded(Ops.CEIL)
 
     def trunc(self) -> Self:
+        """The whole number next to x in the direction of 0; ints stay."""
         return self._rounded(Ops.TRUNC)
 
     def round(self) -> Self:
