@@ -13,7 +13,7 @@ import sys
 from morok import config
 from morok.codegen.pipeline import run_pipeline
 from morok.errors import InvalidGraphError
-from morok.ir import AxisType, Compiler, DeviceSpec, KernelInfo, Ops, Renderer, UOp
+from morok.ir import AxisType, Compiler, KernelInfo, Ops, Renderer, UOp
 
 __all__ = [
     "do_compile",
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 SCRATCH_ALIGNMENT = 64
-_CPU = UOp.new_device(DeviceSpec("CPU"))
+_CPU = UOp.new_device()
 
 
 def get_program(

@@ -21,7 +21,6 @@ from morok.errors import InvalidGraphError
 from morok.forking import held_at_fork
 from morok.ir import (
     CallInfo,
-    DeviceSpec,
     GroupOp,
     Level,
     Ops,
@@ -37,7 +36,7 @@ from morok.rangeify import Schedule, run_kernel_split_pipeline
 
 _lock = held_at_fork(RLock())
 _schedules: Bounded[tuple[bytes, bool], Schedule] = Bounded("function schedules", 1024, _lock)
-_DEVICE = UOp.new_device(DeviceSpec("CPU"))
+_DEVICE = UOp.new_device()
 _CHEAP = GroupOp.Movement | {Ops.CONST, Ops.CAST, Ops.BITCAST, Ops.DEFINE_VAR, Ops.BUFFERIZE}
 
 

@@ -77,8 +77,7 @@ def memory_under(view: UOp) -> UOp:
     """What `laid_out`, or a RESHAPE, made `view` of: all of it, in logical order."""
     if view.op is Ops.SHRINK and is_symbolic(view.shape or ()):
         begins, below = dims_of(view.src[1]), view.src[0]
-        starts = all(not isinstance(b, UOp) and b == 0 for b in begins)
-        if starts and below.shape == tuple(map(extent, view.shape or ())):
+        if all(b == 0 for b in begins) and below.shape == tuple(map(extent, view.shape or ())):
             view = below
     while view.op is Ops.RESHAPE:
         view = view.src[0]

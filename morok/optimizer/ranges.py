@@ -94,8 +94,12 @@ def rename_ranges(sink: UOp, parts: Mapping[UOp, tuple[UOp, ...]]) -> UOp:
     () makes r the constant 0. A BUFFERIZE that binds r changes its layout accordingly, and so do
     the INDEXes that read it.
     """
-    counters = {rng: _counter(pieces) for rng, pieces in parts.items()}
-    new: dict[UOp, UOp] = dict(counters)
+    return _rebuilt(sink, {rng: _counter(pieces) for rng, pieces in parts.items()}, parts)
+
+
+def _rebuilt(sink: UOp, new: dict[UOp, UOp], parts: Mapping[UOp, tuple[UOp, ...]]) -> UOp:
+    """`sink` over nodes that have `new` ones, which takes up the others; where a range is bound,
+    its `parts` are."""
     for node in toposort(sink):
         if node in new:
             continue
@@ -125,18 +129,7 @@ def merge_ranges(sink: UOp, outer: UOp, inner: UOp) -> UOp:
     open_here = [u for u in addresses if is_open(u, {outer, inner})]
     replaced = simplify_all(substitute_open(open_here, new))
     new.update(zip(open_here, replaced, strict=True))
-    for node in toposort(sink):
-        if node in new:
-            continue
-        start = OPS[node.op].range_end
-        src: list[UOp] = []
-        for position, source in enumerate(node.src):
-            if start is None or position < start or source not in (outer, inner):
-                src.append(new[source])
-            elif source is inner:
-                src.append(merged)
-        new[node] = UOp(node.op, node.dtype, tuple(src), node.arg)
-    return new[sink]
+    return _rebuilt(sink, new, {outer: (), inner: (merged,)})
 
 
 def _counter(pieces: tuple[UOp, ...]) -> UOp:

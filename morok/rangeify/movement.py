@@ -108,10 +108,6 @@ def _within(i: UOp, size: Any) -> UOp | None:
     return conjunction(low, high)
 
 
-def _is_zero(amount: Any) -> bool:
-    return not isinstance(amount, UOp) and amount == 0
-
-
 def _pad(m: UOp, index: Index, valid: UOp | None) -> tuple[Index, UOp | None]:
     out = []
     begins = dims_of(m.src[1])
@@ -121,7 +117,7 @@ def _pad(m: UOp, index: Index, valid: UOp | None) -> tuple[Index, UOp | None]:
         if size == padded:
             out.append(i)
             continue
-        j = i if _is_zero(begin) else (i - begin).simplify()
+        j = i if begin == 0 else (i - begin).simplify()
         valid = conjunction(valid, _within(j, size))
         out.append(j)
     if valid is not None:
@@ -149,7 +145,7 @@ def apply_movement(m: UOp, index: Index, valid: UOp | None) -> tuple[Index, UOp 
         case Ops.SHRINK:
             begins = dims_of(m.src[1])
             return tuple(
-                i if _is_zero(b) else (i + b).simplify() for i, b in zip(index, begins, strict=True)
+                i if b == 0 else (i + b).simplify() for i, b in zip(index, begins, strict=True)
             ), valid
         case Ops.FLIP:
             return tuple(

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from morok import engine
 from morok.dtype import DType, dtypes
-from morok.ir import CallInfo, DeviceSpec, Ops, UOp, room_of
+from morok.ir import CallInfo, Ops, UOp, room_of
 from morok.runtime import Device
 from morok.tensor import nodes
 from morok.tensor.composed import replaced
 from morok.tensor.nodes import Shape
 
-_CPU = UOp.new_device(DeviceSpec("CPU"))
+_CPU = UOp.new_device()
 
 
 def parameter(slot: int, dtype: DType, shape: Shape) -> UOp:

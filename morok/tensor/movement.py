@@ -33,11 +33,6 @@ def _below_zero(amount: Any) -> bool:
     return not isinstance(amount, UOp) and amount < 0
 
 
-def _filled(dim: Any, length: int) -> Any:
-    """`length` in the place of -1."""
-    return length if not isinstance(dim, UOp) and dim == -1 else dim
-
-
 class Movement(Base):
     """Methods that move elements."""
 
@@ -67,7 +62,8 @@ class Movement(Base):
         numbers = [prod(n for n in dims if not isinstance(n, UOp)) for dims in (own, wanted)]
         shape = wanted
         if wanted.count(-1) == 1 and numbers[1] and numbers[0] % numbers[1] == 0:
-            shape = tuple(_filled(n, numbers[0] // -numbers[1]) for n in wanted)
+            length = numbers[0] // -numbers[1]  # the -1 is a factor of the product
+            shape = tuple(length if n == -1 else n for n in wanted)
         stamp()
         try:
             return self._wrap(nodes.reshape(self.uop, shape), self._rg)
@@ -92,6 +88,7 @@ class Movement(Base):
     view = reshape
 
     def view_as(self, other: Base) -> Self:
+        """This tensor in the shape of another."""
         return self.reshape(other.shape)
 
     reshape_as = view_as
@@ -105,6 +102,7 @@ class Movement(Base):
         return self.reshape(*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :])
 
     def ravel(self) -> Self:
+        """All elements in one dim."""
         return self.reshape(self.numel())
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
@@ -214,6 +212,7 @@ class Movement(Base):
     broadcast_to = expand
 
     def expand_as(self, other: Base) -> Self:
+        """This tensor expanded to the shape of another."""
         return self.expand(other.shape)
 
     def repeat(self, *repeats: int | Sequence[int]) -> Self:

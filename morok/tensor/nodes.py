@@ -20,7 +20,6 @@ from morok.ir import (
     Ops,
     ReduceOp,
     UOp,
-    is_symbolic,
     shape_operand,
 )
 
@@ -92,13 +91,9 @@ def permute(u: UOp, axes: Sequence[int]) -> UOp:
     return UOp(Ops.PERMUTE, u.dtype, (u,), axes)
 
 
-def _all_zero(amounts: Sequence[int]) -> bool:
-    return not is_symbolic(amounts) and not any(amounts)
-
-
 def shrink(u: UOp, begins: Sequence[int], ends: Sequence[int]) -> UOp:
     begins, ends = tuple(begins), tuple(ends)
-    if ends == u.shape and _all_zero(begins):
+    if ends == u.shape and all(n == 0 for n in begins):
         return u
     return UOp(Ops.SHRINK, u.dtype, (u, dims(begins), dims(ends)))
 
@@ -106,7 +101,7 @@ def shrink(u: UOp, begins: Sequence[int], ends: Sequence[int]) -> UOp:
 def pad(u: UOp, begins: Sequence[int], ends: Sequence[int]) -> UOp:
     """Zeros around `u`. An empty `u` contributes nothing, so the result is a constant."""
     begins, ends = tuple(begins), tuple(ends)
-    if _all_zero(begins) and _all_zero(ends):
+    if all(n == 0 for n in (*begins, *ends)):
         return u
     own = shape_of(u)
     if 0 in own:
