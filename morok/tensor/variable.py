@@ -61,13 +61,11 @@ def checked(method: str, value: Any) -> UOp:
         fail(ArgumentError, f"{method}: variable {value.name!r} has no value: use its bind(…)")
     if not isinstance(value, UOp) or value.dtype is not dtypes.index or value.open_ranges:
         fail(DTypeError, f"{method}: expected a number of bound variables, got {value!r}")
-    bound = {u.src[0] for u in value.toposort() if u.op is Ops.BIND}
-    stack = [value]
-    while stack:
-        u = stack.pop()
+    own = value.toposort(stop=lambda u: u.op is Ops.BIND)
+    bound = {u.src[0] for u in own if u.op is Ops.BIND}
+    for u in own:
         if u.op is Ops.DEFINE_VAR and u not in bound:
             fail(ArgumentError, f"{method}: variable {u.arg[0]!r} has no value: use bind(…) of it")
-        stack.extend(u.src if u.op is not Ops.BIND else ())
     return value
 
 
