@@ -212,7 +212,9 @@ TRAINED: dict[str, tuple[Callable[[type[Any]], Any], tuple[int, ...], str]] = {
 """Network, shape of the input, optimizer."""
 
 
-def loss_of(net: Net, tensor: type[Any], shape: tuple[int, ...], labels: Tensor) -> Tensor:
+def loss_of(
+    net: Callable[[Tensor], Tensor], tensor: type[Any], shape: tuple[int, ...], labels: Tensor
+) -> Tensor:
     """Cross entropy of the network's scores on an input of that shape."""
     scores = net(tensor.empty(*shape))
     return scores.reshape(-1, scores.shape[-1]).cross_entropy(labels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -30,29 +30,27 @@ class _CapturedError(BaseException):
 @contextmanager
 def captured() -> Iterator[list[UOp]]:
     """What the realize inside the block is asked for; it is not carried out."""
-    from morok.tensor import memory
+    asked: list[UOp] = []
 
-    roots: list[UOp] = []
-
-    def note(wanted: list[UOp]) -> list[UOp]:
-        roots.extend(wanted)
+    def note(roots: Sequence[UOp]) -> list[UOp]:
+        asked.extend(roots)
         raise _CapturedError
 
-    real = memory.engine.realize
-    memory.engine.realize = note
+    real = engine.realize
+    engine.realize = note
     try:
-        yield roots
+        yield asked
     except _CapturedError:
         pass
     finally:
-        memory.engine.realize = real
+        engine.realize = real
 
 
 def _lower(roots: list[UOp], known: dict[UOp, UOp]) -> tuple[int, float]:
     """Adds the programs of all kernels to `known`; kernels to run, and seconds of scheduling."""
 
     def schedule() -> tuple[UOp, ...]:
-        normal = engine.normalise(engine.sink_of(roots)).graph
+        normal = engine.Normal(engine.sink_of(roots)).graph
         return run_kernel_split_pipeline(normal).calls
 
     renderer = Device["CPU"].renderer

@@ -38,7 +38,7 @@ def _figures(build: Callable[[], list[list[Any]]]) -> dict[str, float]:
         nonlocal scheduling
         calls: list[Any] = []
         for tensors in graphs:
-            seconds, linear = timed(lambda t=tensors: t[0].schedule_linear(*t[1:]))
+            seconds, linear = timed(partial(tensors[0].schedule_linear, *tensors[1:]))
             scheduling += seconds
             calls += compile_linear(linear).src
         return calls

@@ -24,7 +24,7 @@ def roots_of(computation: Computation) -> list[UOp]:
 
 
 def _figures(computation: Computation) -> dict[str, float]:
-    normal = engine.normalise(engine.sink_of(roots_of(computation)))
+    normal = engine.Normal(engine.sink_of(roots_of(computation)))
     planned = engine.plan(normal, Device["CPU"])
     report = engine.schedule_report(planned, [0] * len(planned.kernels))
     return {

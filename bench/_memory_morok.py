@@ -21,13 +21,17 @@ JITTED, LAZY, QUICK = 20_000, 3_000, 300
 _WARM = 50  # steps before anything is counted
 
 
+def _forget_gradient(tensor: Tensor) -> None:
+    tensor.grad = None
+
+
 def _embedding(rows: int) -> tuple[Step, Wait]:
     weight = Tensor(data.table(rows), requires_grad=True)
     tokens, slopes = Tensor(data.tokens(rows)), Tensor(data.slopes())
 
     @mk.jit
     def step(tokens: Tensor, slopes: Tensor) -> Tensor:
-        weight.grad = None
+        _forget_gradient(weight)
         (weight[tokens] * slopes).sum().backward()
         assert weight.grad is not None
         return weight.grad
@@ -76,7 +80,7 @@ def own(quick: bool, cases: Mapping[str, Case]) -> dict[str, Case]:
 def _beside_numpy(case: Case, count: int, seconds: float) -> dict[str, float]:
     """The running sum, and what NumPy takes for it."""
     made = makers()[f"cumsum {count}"]
-    return {**_counted(case, made), "numpy": timed(*_numpy(count), seconds)["ms"]}
+    return {**_counted(case, made), "numpy": timed(partial(_numpy, count), seconds)["ms"]}
 
 
 def _node(quick: bool) -> dict[str, float]:

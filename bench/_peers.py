@@ -1,5 +1,4 @@
-"""How the worker of a training benchmark gets its system: on one thread, or with the reason why
-not."""
+"""How the worker of a benchmark gets its system, or the reason why not."""
 
 from __future__ import annotations
 
@@ -19,7 +18,8 @@ def spread(peers: Sequence[str]) -> list[str]:
 
 
 def load(benchmark: str, who: str) -> ModuleType | str:
-    """The module that serves a benchmark for one system, or why it cannot."""
+    """The module that serves a training benchmark for one system, on one thread; or why it
+    cannot."""
     one_thread()
     if who == "tinygrad":
         clang = next(filter(None, map(shutil.which, _CLANGS)), None)
@@ -29,8 +29,18 @@ def load(benchmark: str, who: str) -> ModuleType | str:
         os.environ.setdefault("CC", clang)
     if who == "torch.compile" and shutil.which(os.environ.get("CXX", "g++")) is None:
         return "torch.compile needs a C++ compiler: no g++ on the PATH, and CXX is not set"
+    return _module(benchmark, who.partition(".")[0])
+
+
+def load_compiler(benchmark: str, who: str, otherwise: str) -> ModuleType | str:
+    """The module that serves a benchmark of compilers for morok or tinygrad, or why it cannot:
+    `otherwise` for a system that shows nothing of the kind."""
+    return _module(benchmark, who) if who in ("morok", "tinygrad") else otherwise
+
+
+def _module(benchmark: str, system: str) -> ModuleType | str:
     try:
-        return importlib.import_module(f"bench._{benchmark}_{who.partition('.')[0]}")
+        return importlib.import_module(f"bench._{benchmark}_{system}")
     except ImportError as error:
         return f"not installed ({error})"
 

@@ -129,7 +129,7 @@ def is_number(model: ModelTensor) -> bool:
 
 
 def is_float(model: ModelTensor) -> bool:
-    return model.array.dtype.kind == "f"
+    return bool(model.array.dtype.kind == "f")
 
 
 def has_axes(model: ModelTensor) -> bool:
@@ -147,7 +147,7 @@ def takes(model: ModelTensor, index: Any) -> bool:
 
 def like(model: ModelTensor, other: ModelTensor) -> bool:
     """Of the same dtype."""
-    return model.array.dtype == other.array.dtype
+    return bool(model.array.dtype == other.array.dtype)
 
 
 def meets(*shapes: tuple[int, ...]) -> bool:

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -50,7 +51,8 @@ def errors(got: np.ndarray, want: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         rounded = want.astype(np.float32)
         exponent = np.maximum(np.frexp(want)[1] - 1, -126)
-        distance = np.abs(got.astype(np.float64) - want) * np.exp2(23.0 - exponent)
+        unit = np.exp2(exponent - 23.0)
+        distance: npt.NDArray[np.float64] = np.abs(got.astype(np.float64) - want) / unit
         same = (got == rounded) | (np.isnan(got) & np.isnan(want))
         distance[same & ~np.isfinite(rounded)] = 0
         distance[np.isnan(got) != np.isnan(want)] = np.inf

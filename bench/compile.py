@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import harness
+from bench import _peers, harness
 
 CASES = ("cnn step", "mlp step", "gpt step", "resnet50 forward", "300 small shapes")
 QUICK = ("cnn step", "mlp step")
@@ -32,16 +32,11 @@ ALSO = (
 
 def worker(who: str) -> None:
     """Serves the cases of one system."""
-    if who == harness.OURS:
-        from bench import _compile_morok as system
-    elif who == "tinygrad":
-        try:
-            from bench import _compile_tinygrad as system  # type: ignore[no-redef]
-        except ImportError as error:
-            harness.serve(None, "", missing=f"not installed ({error}): pip install tinygrad")
-            return
-    else:
-        harness.serve(None, "", missing="does not show its work up to the source by itself")
+    system = _peers.load_compiler(
+        "compile", who, "does not show its work up to the source by itself"
+    )
+    if isinstance(system, str):
+        harness.serve(None, "", missing=system)
         return
     system.warm_up()
     cases = {name: harness.forked(case) for name, case in system.CASES.items()}

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import cProfile
-import gc
 import math
 import pstats
 from functools import partial
@@ -37,15 +36,13 @@ def scheduled(network: type[models.Gpt], layers: int, profiled: bool) -> dict[st
     `calls` are counted by a profiler, which takes far more time than they do: no `ms` then."""
     from bench._compile_morok import stepper
     from morok import _core, engine
-    from morok._core.rewrite import rewrite_stats
     from morok.rangeify import run_kernel_split_pipeline
 
     def totals() -> dict[str, float]:
-        matchers = [each for each in gc.get_objects() if type(each) is _core.Matcher]
         return {
             "built": _core.node_stats()["built"],
-            "visited": rewrite_stats()["visited"],
-            "python": sum(row[3] for each in matchers for row in each.stats()),
+            "visited": _core.rewrite_stats()["visited"],
+            "python": sum(entries for _, _, entries, _ in _core.rule_stats().values()),
         }
 
     deep = type(network.__name__, (network,), {"LAYERS": layers})
@@ -56,7 +53,7 @@ def scheduled(network: type[models.Gpt], layers: int, profiled: bool) -> dict[st
     if profiled:
         profile.enable()
     seconds, schedule = harness.timed(
-        lambda: run_kernel_split_pipeline(engine.normalise(engine.sink_of(roots)).graph)
+        lambda: run_kernel_split_pipeline(engine.Normal(engine.sink_of(roots)).graph)
     )
     profile.disable()
     after = totals()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import harness
+from bench import _peers, harness
 from bench._fusion_models import COMPUTATIONS
 
 QUICK = ("softmax", "log-softmax + NLL", "layernorm")
@@ -31,16 +31,9 @@ ALSO = (
 
 def worker(who: str) -> None:
     """Serves the cases of one system."""
-    if who == harness.OURS:
-        from bench import _fusion_morok as system
-    elif who == "tinygrad":
-        try:
-            from bench import _fusion_tinygrad as system  # type: ignore[no-redef]
-        except ImportError as error:
-            harness.serve(None, "", missing=f"not installed ({error}): pip install tinygrad")
-            return
-    else:
-        harness.serve(None, "", missing="does not count its kernels")
+    system = _peers.load_compiler("fusion", who, "does not count its kernels")
+    if isinstance(system, str):
+        harness.serve(None, "", missing=system)
         return
     harness.serve(system.CASES, system.VERSION)
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from morok import config
@@ -108,7 +109,7 @@ def bench_launch(compiler: CCompiler) -> None:
     costs = {}
     for count in (0, 1, 50, 500):
         plan = ExecutionPlan([(nothing, (0, 1, 2))] * count, 3)
-        costs[count] = best(lambda plan=plan: plan.run(buffers), rounds=30, repeat=200)
+        costs[count] = best(partial(plan.run, buffers), rounds=30, repeat=200)
         line(f"plan of {count} empty kernels, 3 arguments each", costs[count], "ns")
     line("  a kernel more", (costs[500] - costs[0]) / 500, "ns")
     plan = ExecutionPlan([(nothing, (0, 1, 2))] * 500, 3)
@@ -117,7 +118,7 @@ def bench_launch(compiler: CCompiler) -> None:
 
 def bench_memory() -> None:
     for nbytes, repeat in ((64, 10_000), (1 << 16, 10_000), (64 << 20, 1000)):
-        pooled = best(lambda nbytes=nbytes: Buffer(nbytes), repeat=repeat)
+        pooled = best(partial(Buffer, nbytes), repeat=repeat)
         line(f"buffer of {nbytes:,} bytes, pooled", pooled, "ns")
 
     def fresh() -> None:
@@ -130,11 +131,11 @@ def bench_memory() -> None:
 def bench_compile(compiler: CCompiler) -> None:
     for kind in (elementwise, softmax, matmul):
         text = [kind("k", 0).text]
-        line(f"compile one {kind.__name__}", best(lambda text=text: compiler.compile(text)), "ms")
+        line(f"compile one {kind.__name__}", best(partial(compiler.compile, text)), "ms")
     texts = [source.text for source in kernels(10)]
     for runs in (1, 2, 10):
         units = [texts[i::runs] for i in range(runs)]
-        seconds = best(lambda units=units: compiler.compile_units(units), rounds=5)
+        seconds = best(partial(compiler.compile_units, units), rounds=5)
         line(f"compile 10 kernels in {runs} compiler run(s), one a CPU at a time", seconds, "ms")
     image = compiler.compile(texts)
     line(f"load a library of 10 kernels, {len(image):,} bytes", best(lambda: Library(image)), "us")
@@ -143,7 +144,8 @@ def bench_compile(compiler: CCompiler) -> None:
 def bench_build(directory: Path, compiler: CCompiler) -> None:
     for count in (10, 100):
         sources = kernels(count)
-        cold, warm = [], []
+        cold: list[float] = []
+        warm: list[float] = []
         for _ in range(3):
             shutil.rmtree(directory, ignore_errors=True)
             for times in (cold, warm):

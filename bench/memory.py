@@ -53,9 +53,12 @@ def peak_of(start: Callable[[], tuple[harness.Step, harness.Wait]], before: floa
     return run
 
 
-def timed(work: harness.Step, wait: harness.Wait, seconds: float) -> dict[str, float]:
+Make = Callable[[], tuple[harness.Step, harness.Wait]]
+
+
+def timed(make: Make, seconds: float) -> dict[str, float]:
     """CPU milliseconds of a call."""
-    cpu, _ = harness.steady(work, wait, seconds)
+    cpu, _ = harness.steady(*make(), seconds)
     return {"ms": cpu * 1e3}
 
 
@@ -68,12 +71,12 @@ def worker(who: str, quick: bool) -> None:
         return
     start = partial(trains.start, who, "cnn", quick)
     cases: dict[str, harness.Case] = {"cnn peak": peak_of(start, harness.status("VmRSS"))}
-    makers: Mapping[str, Callable[[], tuple[harness.Step, harness.Wait]]] = system.makers()
+    makers: Mapping[str, Make] = system.makers()
     if who == "torch.compile":  # one op each: nothing to compile
         makers = {}
     seconds = 0.01 if quick else SECONDS
     for name, make in makers.items():
-        cases[name] = lambda make=make: timed(*make(), seconds)
+        cases[name] = partial(timed, make, seconds)
     if who == harness.OURS:
         cases |= system.own(quick, {name: cases[name] for name in makers})
     harness.serve(cases, system.VERSION)

@@ -23,7 +23,7 @@ Arrays = dict[str, np.ndarray]
 class MLP:
     """A perceptron: 784-512-256-10, ReLU between."""
 
-    small: ClassVar = {"sizes": (20, 16, 12, 5), "batch": 16}
+    small: ClassVar[dict[str, Any]] = {"sizes": (20, 16, 12, 5), "batch": 16}
 
     def __init__(self, sizes: tuple[int, ...] = _sizes.MLP, batch: int = 128) -> None:
         self.sizes = sizes
@@ -46,7 +46,7 @@ class MLP:
 class CNN:
     """Two 5x5 convolutions, batch norm, pool, two 3x3, batch norm, pool, linear; 28 x 28 images."""
 
-    small: ClassVar = {"channels": (4, 6), "side": 20, "classes": 5, "batch": 8}
+    small: ClassVar[dict[str, Any]] = {"channels": (4, 6), "side": 20, "classes": 5, "batch": 8}
 
     def __init__(
         self,
@@ -138,7 +138,13 @@ class ResNet:
 
     block: type[BasicBlock] | type[Bottleneck] = BasicBlock
     blocks: tuple[int, ...] = ()
-    small: ClassVar = {"width": 4, "side": 32, "classes": 5, "batch": 8, "blocks": (1, 1)}
+    small: ClassVar[dict[str, Any]] = {
+        "width": 4,
+        "side": 32,
+        "classes": 5,
+        "batch": 8,
+        "blocks": (1, 1),
+    }
 
     def __init__(
         self,
@@ -215,7 +221,7 @@ class Block:
 class GPT:
     """Token and position embeddings, blocks, a norm, and scores of the next token."""
 
-    small: ClassVar = {
+    small: ClassVar[dict[str, Any]] = {
         "vocabulary": 16, "length": 12, "size": 16, "heads": 2, "layers": 2, "batch": 4,
     }  # fmt: skip
 
@@ -257,7 +263,7 @@ class GPT:
 class LSTMClassifier:
     """Tokens, an LSTM over them, and scores of the class from its last output."""
 
-    small: ClassVar = {
+    small: ClassVar[dict[str, Any]] = {
         "vocabulary": 12, "length": 6, "size": 8, "hidden": 8, "classes": 3, "batch": 8,
     }  # fmt: skip
 

@@ -47,7 +47,8 @@ class ModelTensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.array.shape
+        shape: tuple[int, ...] = self.array.shape
+        return shape
 
     def binary(self, name: str, other: ModelTensor) -> ModelTensor:
         """Elementwise `name` of two tensors of one dtype."""

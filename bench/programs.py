@@ -133,7 +133,7 @@ class Builder:
     def flip(self, v: Value) -> Value | None:
         """Some axes backwards."""
         flags = tuple(self.rng.random() < 0.5 for _ in v[1].shape)
-        out = np.flip(v[1], [i for i, f in enumerate(flags) if f])
+        out = np.flip(v[1], tuple(i for i, f in enumerate(flags) if f))
         return UOp(Ops.FLIP, v[0].dtype, (v[0],), flags), out
 
     def unary(self, v: Value) -> Value | None:

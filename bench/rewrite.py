@@ -21,7 +21,7 @@ import random
 import sys
 from typing import Any
 
-from bench import _rewrite_cases, harness
+from bench import _peers, _rewrite_cases, harness
 
 Recipe = Any  # an int (constant), ("r", extent, axis), or (op, left, right)
 
@@ -63,19 +63,12 @@ def recipes(count: int, seed: int = 1) -> list[Recipe]:
 
 def worker(who: str, quick: bool) -> None:
     """Serves the cases of one system."""
-    if who == harness.OURS:
-        from bench._rewrite_morok import System
-    elif who == "tinygrad":
-        try:
-            from bench._rewrite_tinygrad import System  # type: ignore[assignment]
-        except ImportError as error:
-            harness.serve(None, "", missing=f"not installed ({error}): pip install tinygrad")
-            return
-    else:
-        harness.serve(None, "", missing="has no rewrite engine to compare with")
+    system = _peers.load_compiler("rewrite", who, "has no rewrite engine to compare with")
+    if isinstance(system, str):
+        harness.serve(None, "", missing=system)
         return
-    cases = _rewrite_cases.cases(System(), recipes(1000 if quick else 10_000), quick)
-    harness.serve(cases, System.version())
+    cases = _rewrite_cases.cases(system.System(), recipes(1000 if quick else 10_000), quick)
+    harness.serve(cases, system.System.version())
 
 
 def main(args: argparse.Namespace) -> None:

@@ -51,7 +51,7 @@ def round_trip(roots: Sequence[UOp]) -> Trip:
     renderer = Device["CPU"].renderer
     sink = engine.sink_of(roots)
     trip.take("tensors", sink)
-    normal = engine.normalise(sink).graph
+    normal = engine.Normal(sink).graph
     trip.take("normalised", normal)
     with watch_range_stages(trip.take):
         schedule = run_kernel_split_pipeline(normal)

@@ -429,7 +429,7 @@ class Programs(RuleBasedStateMachine):
 def run(number: int, examples: int = 20, steps: int = 40) -> None:
     """The programs of one seed: the same ones in every process. The exception of the first that
     goes wrong, after the shortest such program was printed."""
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         seed(number)(Programs),
         settings=settings(
             max_examples=examples,

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,10 @@ def worker(who: str, quick: bool) -> None:
     if isinstance(system, str):
         harness.serve(None, "", missing=system)
         return
-    makers = {name: lambda name=name: system.start(who, name, quick) for name in TASKS}
+    makers = {name: partial(system.start, who, name, quick) for name in TASKS}
     cases = harness.Steppers(makers, "ms", 0.01 if quick else SECONDS).cases()
     if who == harness.OURS:
-        cases |= {
-            f"{name} kernels": lambda name=name: system.kernels(name, quick) for name in TASKS
-        }
+        cases |= {f"{name} kernels": partial(system.kernels, name, quick) for name in TASKS}
     harness.serve(cases, system.VERSION)
 
 

@@ -9,7 +9,7 @@ from morok.engine.compile import (
     run_kernel,
 )
 from morok.engine.functions import own_nodes, replace_own
-from morok.engine.normal import Normal, Window, arguments, normalise, sink_of
+from morok.engine.normal import Normal, Window, arguments, sink_of
 from morok.engine.plans import Row, build_plan
 from morok.engine.realize import realize, run_plan
 from morok.engine.record import (
@@ -62,7 +62,6 @@ __all__ = [
     "hold",
     "is_buffer_view",
     "is_write",
-    "normalise",
     "own_nodes",
     "plan",
     "realize",

@@ -14,6 +14,7 @@ from morok import config
 from morok.caches import Bounded
 from morok.codegen import get_program, kernel_name, scratch_bytes, variable_names
 from morok.engine.stats import stats
+from morok.engine.variables import in_order
 from morok.forking import held_at_fork
 from morok.ir import Ops, UOp
 from morok.optimizer import apply_opts
@@ -88,16 +89,16 @@ def run_kernel(
     variables: Mapping[str, int] | None = None,
 ) -> list[Array]:
     """The contents of all buffers, flat, after one kernel; `arrays` (buffer i is slot i) are left
-    alone. `variables` are the values of its DEFINE_VARs. A CUSTOM_FUNCTION runs the device's hook
-    (DeviceError if there is none)."""
-    values: list[int] = []
+    alone. `variables` are the values of its DEFINE_VARs (ArgumentError if one is missing). A
+    CUSTOM_FUNCTION runs the device's hook (DeviceError if there is none)."""
+    values: tuple[int, ...] = ()
     if sink.op is Ops.CUSTOM_FUNCTION:
         kind, payload = sink.arg
         kernel, scratch = device.hook(str(kind), payload), 0
     else:
         (ready,) = compile_kernels([sink], device)
         kernel, scratch = ready.kernel, ready.scratch
-        values = [(variables or {})[name] for name in ready.variables]
+        values = in_order(ready.variables, variables or {})
     out = [np.array(a).reshape(-1) for a in arrays]
     slots = tuple(range(len(out)))
     row = (kernel, slots, scratch, 0, 1, None, kernel.name)

@@ -192,11 +192,6 @@ def _plain_function(function: UOp, src: tuple[UOp, ...]) -> UOp:
     return UOp(Ops.FUNCTION, function.dtype, src, info)
 
 
-def normalise(sink: UOp) -> Normal:
-    """The sink without names, and the memory that goes with it."""
-    return Normal(sink)
-
-
 def _one_writer(written: Sequence[UOp]) -> None:
     lent = {node for node in written if is_external(node)} if len(written) > 1 else set()
     if len(lent) > 1:

@@ -14,7 +14,7 @@ from morok.engine.buffers import (
     new_buffer,
     new_version,
 )
-from morok.engine.normal import Normal, arguments, normalise, sink_of
+from morok.engine.normal import Normal, arguments, sink_of
 from morok.engine.record import recording
 from morok.engine.report import report_kernels, report_schedule, watched
 from morok.engine.schedule import Planned, plan
@@ -50,7 +50,7 @@ def realize(roots: Sequence[UOp]) -> list[UOp]:
 
 def _run(roots: list[UOp]) -> list[UOp]:
     device = Device["CPU"]
-    normal = normalise(sink_of(roots))
+    normal = Normal(sink_of(roots))
     planned = plan(normal, device)
     memory = run_plan(planned, normal, arguments(normal))
     out: list[UOp] = []
@@ -74,7 +74,8 @@ def _run(roots: list[UOp]) -> list[UOp]:
 def run_plan(planned: Planned, normal: Normal, memory: Sequence[Buffer]) -> list[Buffer]:
     """Run the plan of a normalised sink on the memory of its windows; the memory of all slots,
     results included. ArgumentError for a variable without a value."""
-    values = in_order(planned.variables, normal.variables)
+    given = {name: value for name, (_, value) in normal.variables.items()}
+    values = in_order(planned.variables, given)
     every = [*memory, *(Buffer(b.arg * b.dtype.itemsize) for b in planned.fresh)]
     record = recording()
     if record is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from morok.errors import ArgumentError, InvalidGraphError
 from morok.ir import Ops, UOp
@@ -43,10 +43,9 @@ def enter(values: dict[str, Binding], bindings: Iterable[Binding]) -> None:
             )
 
 
-def in_order(names: Iterable[str], values: Mapping[str, Binding]) -> tuple[int, ...]:
+def in_order(names: Sequence[str], values: Mapping[str, int]) -> tuple[int, ...]:
     """The values of the variables that a plan takes. ArgumentError for one without a value."""
-    names = tuple(names)
     for name in names:
         if name not in values:
             raise ArgumentError(f"variable {name!r} has no value in this run: use bind(…) of it")
-    return tuple(values[name][1] for name in names)
+    return tuple(values[name] for name in names)

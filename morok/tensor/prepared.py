@@ -26,7 +26,7 @@ class Prepared(Generic[T]):
         self._class = type(tensors[0])
         self._roots = [tensor.uop for tensor in tensors]
         lazy = [u for u in self._roots if u.shape is not None and 0 not in u.shape]
-        normal = engine.normalise(engine.sink_of(lazy))
+        normal = engine.Normal(engine.sink_of(lazy))
         self._normal = normal
         self._planned = engine.plan(normal, Device["CPU"])
         self._slots = dict(zip(lazy, self._planned.results, strict=True))

@@ -28,7 +28,7 @@ def cost_of(monkeypatch: pytest.MonkeyPatch) -> CostOf:
         real = engine.realize
 
         def watched(roots: list[Any]) -> list[Any]:
-            plan = engine.plan(engine.normalise(engine.sink_of(roots)), Device["CPU"])
+            plan = engine.plan(engine.Normal(engine.sink_of(roots)), Device["CPU"])
             calls = plan.schedule.calls
             estimates = [call.src[0].arg.estimates for call in calls]
             costs.append(

@@ -82,7 +82,7 @@ def step_roots() -> list[UOp]:
 
 def main() -> None:
     roots, frontend = counted(step_roots)
-    normal, normalising = counted(lambda: engine.normalise(engine.sink_of(roots)).graph)
+    normal, normalising = counted(lambda: engine.Normal(engine.sink_of(roots)).graph)
     schedule, scheduling = counted(lambda: run_kernel_split_pipeline(normal))
     sinks = list(dict.fromkeys(call.src[0] for call in schedule.calls))
     programs, lowering = counted(

@@ -14,7 +14,7 @@ import pytest
 
 from bench._fusion_models import COMPUTATIONS
 from bench._fusion_morok import roots_of
-from morok.engine import normalise, sink_of
+from morok.engine import Normal, sink_of
 from morok.rangeify import run_kernel_split_pipeline
 
 
@@ -51,7 +51,7 @@ def test_all_nine_are_bounded() -> None:
 @pytest.mark.parametrize("name", BOUNDS)
 def test_kernels_flops_and_bytes(name: str) -> None:
     computation, bound = COMPUTATIONS[name], BOUNDS[name]
-    schedule = run_kernel_split_pipeline(normalise(sink_of(roots_of(computation))).graph)
+    schedule = run_kernel_split_pipeline(Normal(sink_of(roots_of(computation))).graph)
     costs = [call.src[0].arg.estimates for call in schedule.calls]
     assert len(costs) <= bound.kernels
     assert sum(cost.flops for cost in costs) <= 1.1 * computation.flops

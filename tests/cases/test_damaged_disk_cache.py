@@ -290,12 +290,19 @@ def key_of(number: int) -> bytes:
     return hashlib.sha256(b"key %d" % number).digest()
 
 
-def write_forever(path: Path, seed: int) -> None:
-    cache = DiskCache(path, 1 << 20)
-    noise = random.Random(seed)
-    while True:
-        number = noise.randrange(40)
-        cache.put(key_of(number), answer(number))
+def writer(path: Path, seed: int) -> int:
+    """A process that writes until it is killed: its number."""
+    child = os.fork()
+    if child == 0:
+        try:
+            cache = DiskCache(path, 1 << 20)
+            noise = random.Random(seed)
+            while True:
+                number = noise.randrange(40)
+                cache.put(key_of(number), answer(number))
+        finally:
+            os._exit(1)
+    return child
 
 
 def test_killed_while_writing(tmp_path):
@@ -304,12 +311,7 @@ def test_killed_while_writing(tmp_path):
     reader = DiskCache(tmp_path / "cache", 1 << 20)
     hits = 0
     for seed in range(40):
-        child = os.fork()
-        if child == 0:
-            try:
-                write_forever(tmp_path / "cache", seed)
-            finally:
-                os._exit(1)
+        child = writer(tmp_path / "cache", seed)
         time.sleep(0.002 + noise.random() * 0.02)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -324,15 +326,7 @@ def test_killed_while_writing(tmp_path):
 
 
 def test_readers_see_whole_values_while_others_write_and_sweep(tmp_path):
-    children = []
-    for seed in range(3):
-        child = os.fork()
-        if child == 0:
-            try:
-                write_forever(tmp_path / "cache", seed)
-            finally:
-                os._exit(1)
-        children.append(child)
+    children = [writer(tmp_path / "cache", seed) for seed in range(3)]
     reader = DiskCache(tmp_path / "cache", 1 << 20)
     hits = 0
     try:

@@ -193,7 +193,7 @@ def test_without_memory(make: Callable[[Library], Any], program: Program) -> Non
     """Of counters and constants alone, which the compiler folds."""
     want = program(ByNumpy, make(ByNumpy))
     results = program(ByTensors, make(ByTensors))
-    assert not engine.normalise(engine.sink_of([result.uop for result in results])).windows
+    assert not engine.Normal(engine.sink_of([result.uop for result in results])).windows
     Tensor.realize(*results)
     same([result.numpy() for result in results], want)
 

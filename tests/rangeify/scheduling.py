@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from morok import Tensor
 from morok.dtype import to_numpy
-from morok.engine import run_kernel
+from morok.engine import Normal, run_kernel, sink_of
 from morok.ir import Ops, UOp
 from morok.rangeify import Schedule, run_kernel_split_pipeline
 from morok.runtime import Device
 
 Array = np.ndarray
+
+
+def schedule_of(*tensors: Tensor) -> Schedule:
+    """What is run when these are realised together."""
+    return run_kernel_split_pipeline(Normal(sink_of([t.uop for t in tensors])).graph)
 
 
 def over_params(graph: UOp, buffers: list[UOp]) -> Schedule:

@@ -7,10 +7,9 @@ import pytest
 
 from morok import Tensor
 from morok._core import affine_form
-from morok.engine import normalise, sink_of
 from morok.ir import AxisType, Ops
-from morok.rangeify import run_kernel_split_pipeline
 from morok.rangeify.transforms import BLOCK, LEVEL, LONG_SUM
+from tests.rangeify.scheduling import schedule_of
 
 STATED = 256  # |sum - exact| <= STATED * 2**-24 * sum of magnitudes, for float32 and any length
 
@@ -48,8 +47,7 @@ def test_loops_keep_their_order(shape) -> None:
     in, the nearer the elements."""
     axes = tuple(i for i in range(len(shape)) if i != 1)
     total = Tensor(np.zeros(shape, np.float32)).sum(axes)
-    normal = normalise(sink_of([total.uop])).graph
-    (call,) = run_kernel_split_pipeline(normal).calls
+    (call,) = schedule_of(total).calls
     reads = [
         u
         for u in call.src[0].toposort()

@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 
 from morok import Tensor
-from morok.engine import normalise, sink_of
 from morok.ir import Estimates, Ops, UOp
-from morok.rangeify import Schedule, run_kernel_split_pipeline
+from morok.rangeify import Schedule
+from tests.rangeify.scheduling import schedule_of
 
 ROWS, COLUMNS = 8, 1000
-
-
-def scheduled(*tensors: Tensor) -> Schedule:
-    return run_kernel_split_pipeline(normalise(sink_of([t.uop for t in tensors])).graph)
 
 
 def between(schedule: Schedule) -> list[UOp]:
@@ -35,7 +31,7 @@ def x(rng: np.random.Generator) -> Tensor:
 def test_axes_along_which_a_value_stands_still_are_not_kept(x: Tensor) -> None:
     """The long function of a row's sum, wanted for every column by two kernels: a number a row."""
     of_row = (x.sum(1, keepdim=True).sin() + 2).log().exp().expand(ROWS, COLUMNS)
-    schedule = scheduled((x * of_row).sum(0), (x.T * of_row.T).max(1) + x.sum())
+    schedule = schedule_of((x * of_row).sum(0), (x.T * of_row.T).max(1) + x.sum())
     assert between(schedule)
     assert all(b.arg <= ROWS for b in between(schedule))
 
@@ -43,7 +39,7 @@ def test_axes_along_which_a_value_stands_still_are_not_kept(x: Tensor) -> None:
 def test_a_row_is_no_longer_than_what_varies_in_it(x: Tensor) -> None:
     """exp(x[i, j]) for each of 50 k: computed once for each i and j."""
     weight = Tensor(np.ones(50, np.float32)).realize()
-    (cost,) = costs(scheduled((x.exp().reshape(ROWS, COLUMNS, 1) * weight).sum(1)))
+    (cost,) = costs(schedule_of((x.exp().reshape(ROWS, COLUMNS, 1) * weight).sum(1)))
     products = ROWS * COLUMNS * 50
     assert cost.flops <= 2 * products + ROWS * COLUMNS
 
@@ -51,13 +47,13 @@ def test_a_row_is_no_longer_than_what_varies_in_it(x: Tensor) -> None:
 def test_constants_and_counters_have_no_buffer(x: Tensor) -> None:
     """However many kernels want them: they are arithmetic on the loops."""
     ramp = Tensor.arange(COLUMNS).float() + Tensor.full((ROWS, COLUMNS), 3.0)
-    schedule = scheduled((x * ramp).sum(1), (x.T + ramp.T).max(1), ramp.sum(0) * x.sum(0))
+    schedule = schedule_of((x * ramp).sum(1), (x.T + ramp.T).max(1), ramp.sum(0) * x.sum(0))
     assert not between(schedule)
 
 
 def test_outputs_of_the_same_loops_share_a_kernel(x: Tensor) -> None:
     """What they read in common is read once."""
-    schedule = scheduled(x * 2, x + 1, x.exp())
+    schedule = schedule_of(x * 2, x + 1, x.exp())
     (cost,) = costs(schedule)
     assert len(schedule.outputs) == len(schedule.calls[0].src[0].src) == 3
     n = ROWS * COLUMNS * 4
@@ -68,13 +64,13 @@ def test_a_result_that_another_is_made_of_shares_its_kernel(x: Tensor) -> None:
     """Also through dims of one element: the product is stored where it is also made positive."""
     weight = Tensor(np.ones((4, ROWS, 1), np.float32)).realize()
     product = x.reshape(1, ROWS, COLUMNS).conv2d(weight)
-    schedule = scheduled(product.relu(), product)
+    schedule = schedule_of(product.relu(), product)
     assert len(schedule.calls) == 1
 
 
 def test_a_sum_in_several_kernels_is_stored_with_what_is_made_of_it(x: Tensor) -> None:
     mean = x.mean(1)
-    schedule = scheduled(mean * 2, x - mean.reshape(ROWS, 1))
+    schedule = schedule_of(mean * 2, x - mean.reshape(ROWS, 1))
     assert len(schedule.calls) == 2
     assert len(schedule.calls[0].src[0].src) == 2
     assert sum(cost.bytes_read for cost in costs(schedule)) <= (2 * x.numel() + 2 * ROWS) * 4
@@ -93,7 +89,7 @@ def test_memory_is_overwritten_after_it_was_read(x: Tensor) -> None:
 def test_a_long_sum_is_one_kernel_in_blocks() -> None:
     """2**17 to one is split in two where a factor exists, within the kernel."""
     x = Tensor(np.ones((1 << 17, 3), np.float32)).realize()
-    schedule = scheduled(x.sum(0))
+    schedule = schedule_of(x.sum(0))
     (sink,) = (call.src[0] for call in schedule.calls)
     sums = [u for u in sink.toposort() if u.op is Ops.REDUCE]
     assert [[r.vmax for r in u.ended_ranges] for u in sums] == [[4095], [31]]

@@ -14,16 +14,14 @@ from hypothesis import strategies as st
 
 from morok import Tensor, dtypes, engine, nn
 from morok.dtype import from_numpy
-from morok.engine import normalise, sink_of
 from morok.ir import AxisType, KernelInfo, Ops, ReduceOp, UOp
 from morok.ir.interpret import interpret_kernel
-from morok.rangeify import run_kernel_split_pipeline
 from morok.rangeify.collapse import load_collapse
+from tests.rangeify.scheduling import schedule_of
 
 
 def _kernels(t: Tensor) -> list[UOp]:
-    normal = normalise(sink_of([t.uop])).graph
-    return [call.src[0] for call in run_kernel_split_pipeline(normal).calls]
+    return [call.src[0] for call in schedule_of(t).calls]
 
 
 def _loops(t: Tensor) -> int:

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from morok import Tensor, dtypes
-from morok.engine import normalise, sink_of
+from morok.engine import Normal, sink_of
 from morok.ir import AxisId, AxisType, GroupOp, Ops, UOp, graph_rewrite
 from morok.ir.interpret import interpret_kernel, interpret_tensor
 from morok.rangeify import (
     early_movement_ops,
     movement_op_patterns,
     pm_syntactic_sugar,
-    run_kernel_split_pipeline,
     split_ranges,
 )
+from tests.rangeify.scheduling import schedule_of
 
 _DIVISIONS = (Ops.FLOORDIV, Ops.FLOORMOD, Ops.IDIV, Ops.MOD)
 
@@ -76,7 +76,7 @@ def test_rows_of_rows_are_elements_and_both_gates_hold() -> None:
 def test_after_stage_1_no_element_is_read_through_a_movement_op() -> None:
     table, rows = Tensor(np.arange(12).reshape(3, 4)), Tensor(np.array([2, 0, 2]))
     t = table.T.flip(0).pad(((1, 1), (0, 0)))[rows]
-    graph = normalise(sink_of([t.uop])).graph
+    graph = Normal(sink_of([t.uop])).graph
     reads = [u for u in graph.toposort() if u.op is Ops.INDEX]
     assert any(read.src[0].op in GroupOp.Movement for read in reads)
     reads = [u for u in early_movement_ops(graph).toposort() if u.op is Ops.INDEX]
@@ -179,8 +179,7 @@ def test_no_loop_is_divided_by_a_divisor_of_its_end(
         return t.reshape(prod(dims), *again).permute(0, *(1 + a for a in other)).reshape(size)
 
     t = moved(Tensor(x))
-    graph = normalise(sink_of([(t + 1).uop])).graph
-    for call in run_kernel_split_pipeline(graph).calls:
+    for call in schedule_of(t + 1).calls:
         assert not _divided(call.src[0])
     want = x.reshape(*dims, prod(again)).transpose(*order, len(dims)).reshape(prod(dims), *again)
     want = want.transpose(0, *(1 + a for a in other)).reshape(size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from morok.dtype import dtypes
-from morok.engine import buffers, normalise, sink_of
+from morok.engine import Normal, buffers, sink_of
 from morok.ir import Ops, UOp
 from morok.tensor import Tensor
 
@@ -21,7 +21,7 @@ def own(*shape: int) -> Tensor:
 def keys(*tensors: Tensor) -> set[bytes]:
     found = set()
     for tensor in tensors:
-        normal = normalise(sink_of([tensor.uop]))
+        normal = Normal(sink_of([tensor.uop]))
         assert normal.key == normal.graph.key
         found.add(normal.key)
     return found
@@ -29,7 +29,7 @@ def keys(*tensors: Tensor) -> set[bytes]:
 
 def slots(tensor: Tensor) -> list[tuple[int, int]]:
     """(offset, bytes) of each argument."""
-    normal = normalise(sink_of([tensor.uop]))
+    normal = Normal(sink_of([tensor.uop]))
     return [(window.offset, window.memory.nbytes) for window in normal.windows]
 
 
@@ -72,7 +72,7 @@ def test_windows_of_written_memory_do_not_overlap() -> None:
     base = buffers.base_of(x.uop)
 
     def arguments(*pairs: tuple[Tensor, Tensor]) -> list[int]:
-        normal = normalise(sink_of([store(view.uop, value.uop) for view, value in pairs]))
+        normal = Normal(sink_of([store(view.uop, value.uop) for view, value in pairs]))
         assert normal.key == normal.graph.key
         sizes = []
         for slot, window in enumerate(normal.windows):
