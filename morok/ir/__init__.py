@@ -35,6 +35,7 @@ from morok.ir.parsing import parse, register_record
 from morok.ir.pattern import Pat
 from morok.ir.rules import Rule, RuleSet, RuleStats, graph_rewrite
 from morok.ir.shapes import (
+    Dim,
     dims_of,
     extent,
     is_symbolic,
@@ -87,6 +88,7 @@ __all__ = [
     "Const",
     "CustomFunctionKind",
     "DeviceSpec",
+    "Dim",
     "Estimates",
     "GroupOp",
     "Invalid",

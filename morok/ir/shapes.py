@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any
 
 from morok._core import toposort
 from morok.dtype import dtypes
@@ -13,6 +12,7 @@ from morok.ir.optable import GroupOp
 from morok.ir.uop import UOp
 
 __all__ = [
+    "Dim",
     "dims_of",
     "extent",
     "is_symbolic",
@@ -25,12 +25,16 @@ __all__ = [
 ]
 
 
-def is_symbolic(shape: Iterable[Any]) -> bool:
+Dim = int | UOp
+"""An int, or an index UOp over variables with known bounds."""
+
+
+def is_symbolic(shape: Iterable[Dim]) -> bool:
     """Whether some dim is not an int."""
     return any(isinstance(n, UOp) for n in shape)
 
 
-def extent(dim: Any) -> int:
+def extent(dim: Dim) -> int:
     """The largest value of a dim: memory has room for it, and indices are checked against it."""
     if not isinstance(dim, UOp):
         return int(dim)
@@ -38,21 +42,22 @@ def extent(dim: Any) -> int:
     return dim.vmax
 
 
-def room_of(shape: Iterable[Any]) -> int:
+def room_of(shape: Iterable[Dim]) -> int:
     """The elements that memory for a value of this shape has, row by row with every dim at its
     largest."""
     return prod(map(extent, shape))
 
 
-def shape_operand(dims: Sequence[Any]) -> UOp:
+def shape_operand(dims: Sequence[Dim]) -> UOp:
     """The operand of a movement op: a constant, or a VECTORIZE where some dim is symbolic."""
-    if not is_symbolic(dims):
-        return UOp.shape_const(dims)
+    ints = [n for n in dims if not isinstance(n, UOp)]
+    if len(ints) == len(dims):
+        return UOp.shape_const(ints)
     parts = tuple(n if isinstance(n, UOp) else UOp.const(dtypes.index, n) for n in dims)
     return UOp(Ops.VECTORIZE, dtypes.index.vec(len(parts)), parts)
 
 
-def dims_of(operand: UOp) -> tuple[Any, ...]:
+def dims_of(operand: UOp) -> tuple[Dim, ...]:
     """The dims, begins or amounts that an operand of a movement op gives."""
     if operand.op is Ops.CONST:
         given: tuple[int, ...] = operand.arg
@@ -60,7 +65,7 @@ def dims_of(operand: UOp) -> tuple[Any, ...]:
     return tuple(part.arg if part.op is Ops.CONST else part for part in operand.src)
 
 
-def laid_out(memory: UOp, shape: Sequence[Any]) -> UOp:
+def laid_out(memory: UOp, shape: Sequence[Dim]) -> UOp:
     """The value of `shape` that lies in flat memory of `room_of(shape)` elements: row by row with
     every dim at its largest, of which the first so many are meant."""
     largest = tuple(map(extent, shape))
@@ -87,13 +92,13 @@ def memory_under(view: UOp) -> UOp:
 _SIGNS = {Ops.ADD: "+", Ops.SUB: "-", Ops.MUL: "*", Ops.FLOORDIV: "//", Ops.FLOORMOD: "%"}
 
 
-def shape_text(shape: Iterable[Any]) -> str:
+def shape_text(shape: Iterable[Dim]) -> str:
     """A shape for messages, its variables by name: (n, 4), (2*n, 4)."""
     parts = [_dim_text(n) for n in shape]
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 
-def _dim_text(dim: Any) -> str:
+def _dim_text(dim: Dim) -> str:
     if not isinstance(dim, UOp):
         return str(dim)
     if dim.op is Ops.BIND:
@@ -107,7 +112,7 @@ def _dim_text(dim: Any) -> str:
     return f" {sign} ".join(inner) if sign else f"{dim.op.name.lower()}({', '.join(inner)})"
 
 
-def value_of(dim: Any) -> int:
+def value_of(dim: Dim) -> int:
     """The number a dim stands for, by what its BINDs say."""
     if not isinstance(dim, UOp):
         return int(dim)

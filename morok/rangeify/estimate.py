@@ -7,13 +7,13 @@ from math import prod
 
 from morok._core import toposort
 from morok.ir import Estimates, GroupOp, Ops, UOp
-from morok.rangeify.places import end_of
+from morok.optimizer import range_end
 
 _MOVES = frozenset({Ops.CAST, Ops.BITCAST, Ops.WHERE})
 
 
 def _sizes(loops: tuple[UOp, ...]) -> int:
-    return prod(end_of(r) for r in loops)
+    return prod(range_end(r) for r in loops)
 
 
 def _memory(index: UOp) -> UOp:

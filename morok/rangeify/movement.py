@@ -8,13 +8,12 @@ anywhere.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import morok.symbolic  # noqa: F401 (simplify does nothing without it)
 from morok.caches import memoized
 from morok.dtype import DType, dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import GroupOp, Ops, Pat, RuleSet, UOp, dims_of, extent, graph_rewrite, room_of
+from morok.ir import Dim, GroupOp, Ops, Pat, RuleSet, UOp, dims_of, extent, graph_rewrite, room_of
 
 Index = tuple[UOp, ...]
 
@@ -51,7 +50,7 @@ def _groups(
     return tuple(out)
 
 
-def flatten(index: Index, shape: tuple[int, ...]) -> UOp:
+def flatten(index: Index, shape: tuple[Dim, ...]) -> UOp:
     """The row-major position of `index` in memory for an array of `shape`, in which every symbolic
     dim has room for its largest value."""
     total = _ZERO
@@ -99,7 +98,7 @@ def conjunction(a: UOp | None, b: UOp | None) -> UOp | None:
     return a if b is None else (a & b)
 
 
-def _within(i: UOp, size: Any) -> UOp | None:
+def _within(i: UOp, size: Dim) -> UOp | None:
     """The condition 0 <= i < size; None where bounds prove it."""
     low = None if i.vmin is not None and i.vmin >= 0 else i >= 0
     least = size.vmin if isinstance(size, UOp) else size

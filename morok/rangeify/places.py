@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from morok.ir import Ops, UOp, extent
+from morok.ir import Dim, Ops, UOp
 from morok.rangeify.movement import Index
 
 
@@ -14,7 +13,7 @@ class Kernel:
     """One loop nest in the making: its output loops and the values it stores."""
 
     number: int
-    shape: tuple[int, ...]
+    shape: tuple[Dim, ...]
     index: Index
     ranges: tuple[UOp, ...]
     closed: bool = False  # no other value may join
@@ -83,12 +82,10 @@ class Ranged:
     buffers: dict[UOp, UOp]  # GLOBAL node -> BUFFER or PARAM
 
 
-def end_of(r: UOp) -> int:
-    """How often a loop runs at most."""
-    return extent(dim_of(r))
-
-
-def dim_of(r: UOp) -> Any:
-    """The dim that a loop walks: an int, or symbolic."""
-    end = r.src[0]
-    return end.arg if end.op is Ops.CONST else end
+def dim_of(r: UOp) -> Dim:
+    """The dim that a loop walks."""
+    end: UOp = r.src[0]
+    if end.op is not Ops.CONST:
+        return end
+    size: int = end.arg
+    return size

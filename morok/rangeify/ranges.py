@@ -14,13 +14,13 @@ repeated work is weighed against a round trip through memory.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from morok._core import consumers
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import (
     AxisType,
+    Dim,
     GroupOp,
     Ops,
     ReduceOp,
@@ -30,6 +30,7 @@ from morok.ir import (
     loops_of,
     room_of,
 )
+from morok.optimizer import range_end
 from morok.rangeify.cost import (
     IDENTITY,
     LAUNCH,
@@ -45,7 +46,7 @@ from morok.rangeify.cost import (
     value_sources,
 )
 from morok.rangeify.movement import Index, apply_movement, conjunction, flatten
-from morok.rangeify.places import Decisions, Kernel, Row, Use, dim_of, end_of
+from morok.rangeify.places import Decisions, Kernel, Row, Use, dim_of
 
 LOCAL_BYTES = 64 * 1024  # a scratch row that stays in the caches near the core
 SHARED = 32  # rows of a contraction for which one copy of what they read is made
@@ -71,7 +72,7 @@ class Rangeify:
 
     # ---- loops ----
 
-    def _range(self, end: Any, axis_type: AxisType, around: tuple[UOp, ...]) -> UOp:
+    def _range(self, end: Dim, axis_type: AxisType, around: tuple[UOp, ...]) -> UOp:
         if isinstance(end, UOp) and extent(end) < 2:
             raise InvalidGraphError(
                 "a symbolic dim has room for two elements at least: raise the variable's maximum",
@@ -84,7 +85,7 @@ class Rangeify:
         return r
 
     def _loops(
-        self, shape: tuple[Any, ...], axis_type: AxisType, around: tuple[UOp, ...]
+        self, shape: tuple[Dim, ...], axis_type: AxisType, around: tuple[UOp, ...]
     ) -> tuple[Index, tuple[UOp, ...]]:
         """A fresh loop for each dim that is not 1: the index and the loops."""
         index: list[UOp] = []
@@ -108,9 +109,9 @@ class Rangeify:
 
     def times(self, use: Use) -> int:
         """How often a value at this use is computed."""
-        return prod(end_of(r) for r in self.around(use))
+        return prod(range_end(r) for r in self.around(use))
 
-    def _new_kernel(self, shape: tuple[int, ...]) -> Kernel:
+    def _new_kernel(self, shape: tuple[Dim, ...]) -> Kernel:
         index, ranges = self._loops(shape, AxisType.LOOP, ())
         k = Kernel(len(self.decided.kernels), shape, index, ranges)
         self.decided.kernels.append(k)
@@ -163,7 +164,7 @@ class Rangeify:
             return False
         (use,) = uses
         own = use.open_ranges()
-        distinct = prod(end_of(r) for r in own)
+        distinct = prod(range_end(r) for r in own)
         return (
             any(r.arg[1].is_reduce for r in own)
             and self.times(use) >= SHARED * distinct
@@ -270,7 +271,7 @@ class Rangeify:
             at = Use(first.kernel, first.index[:kept], None)
             around = self.around(at)
             if all(i.op in (Ops.RANGE, Ops.CONST) for i in at.index) and prod(
-                end_of(r) for r in around
+                range_end(r) for r in around
             ) == room_of(shape[:kept]):
                 break
             if kept == 0:
@@ -442,7 +443,7 @@ class Rangeify:
         return Use(use.kernel, index, use.valid)
 
 
-def _wide_dims(shape: tuple[Any, ...]) -> list[Any]:
+def _wide_dims(shape: tuple[Dim, ...]) -> list[Dim]:
     """The dims that have loops. A symbolic one is none of as many elements as it may have."""
     return [n for n in shape if n != 1]
 

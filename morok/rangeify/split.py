@@ -12,8 +12,7 @@ from collections import Counter
 
 from morok.dtype import dtypes
 from morok.ir import AxisId, Ops, UOp
-from morok.optimizer import rename_ranges
-from morok.rangeify.places import end_of
+from morok.optimizer import range_end, rename_ranges
 
 _DIVISIONS = frozenset({Ops.FLOORDIV, Ops.FLOORMOD, Ops.IDIV, Ops.MOD})
 
@@ -43,7 +42,7 @@ def _lengths(sink: UOp) -> dict[UOp, int]:
             continue
         counter, by = u.src
         if counter.op is Ops.RANGE and counter.src[0].op is Ops.CONST and by.op is Ops.CONST:
-            end, n = end_of(counter), by.arg
+            end, n = range_end(counter), by.arg
             if 1 < n < end and end % n == 0:
                 found.setdefault(counter, Counter())[n] += 1
     return {
@@ -61,7 +60,7 @@ def _split(sink: UOp, lengths: dict[UOp, int]) -> UOp:
     number = 0
     for r in loops:
         if r in lengths:
-            ends = [UOp.const(dtypes.index, n) for n in (end_of(r) // lengths[r], lengths[r])]
+            ends = [UOp.const(dtypes.index, n) for n in (range_end(r) // lengths[r], lengths[r])]
         else:
             ends = [r.src[0]]
         parts[r] = tuple(

@@ -9,7 +9,7 @@ from math import prod
 from morok._core import affine_form
 from morok.dtype import dtypes
 from morok.ir import AxisId, GroupOp, Ops, Pat, ReduceOp, RuleSet, UOp, graph_rewrite
-from morok.rangeify.places import end_of
+from morok.optimizer import range_end
 
 LONG_SUM = 1 << 14  # steps of a float sum beyond which it is cut into blocks
 BLOCK = 1 << 12  # steps of the innermost block, dealt out over 16 and more accumulators
@@ -114,7 +114,7 @@ def block_sum(total: UOp, ctx: itertools.count[int]) -> UOp | None:
     loops = total.ended_ranges
     if any(r.src[0].op is not Ops.CONST for r in loops):
         return None
-    count = prod(end_of(r) for r in loops)
+    count = prod(range_end(r) for r in loops)
     if total.arg is not ReduceOp.ADD or total.dtype.kind != "f" or count <= LONG_SUM:
         return None
     return _blocked(total.src[0], loops, BLOCK, ctx)
@@ -125,21 +125,21 @@ def _blocked(value: UOp, loops: tuple[UOp, ...], block: int, ctx: itertools.coun
     inner: list[UOp] = []
     outer = list(loops)
     size = 1
-    while outer and size * end_of(outer[-1]) <= block:
-        size *= end_of(outer[-1])
+    while outer and size * range_end(outer[-1]) <= block:
+        size *= range_end(outer[-1])
         inner.insert(0, outer.pop())
     room = block // size
     if outer and room > 1:
         r = outer.pop()
-        d = _divisor(end_of(r), room)
+        d = _divisor(range_end(r), room)
         # A length without a good divisor is cut into full blocks and a rest.
-        blocks = end_of(r) // (d if 4 * d >= room else room)
-        d = end_of(r) // blocks if 4 * d >= room else room
+        blocks = range_end(r) // (d if 4 * d >= room else room)
+        d = range_end(r) // blocks if 4 * d >= room else room
         high = UOp.range(blocks, r.arg[0].number, r.arg[1])
         low = UOp.range(d, next(ctx), r.arg[1])
         # Loops run in the order of their numbers: those inside of r stay inside of its parts.
         value, inner = _after(value, inner, ctx)
-        rest = end_of(r) - blocks * d
+        rest = range_end(r) - blocks * d
         main = value.substitute({r: high * d + low}).simplify()
         if rest:
             last = UOp.range(rest, next(ctx), r.arg[1])
@@ -160,7 +160,7 @@ def _blocked(value: UOp, loops: tuple[UOp, ...], block: int, ctx: itertools.coun
 
 def _after(value: UOp, loops: list[UOp], ctx: itertools.count[int]) -> tuple[UOp, list[UOp]]:
     """`value` with these loops numbered after all others, in the same order; and the new loops."""
-    new = {r: UOp.range(end_of(r), next(ctx), r.arg[1]) for r in loops}
+    new = {r: UOp.range(range_end(r), next(ctx), r.arg[1]) for r in loops}
     return value.substitute(new), list(new.values())
 
 

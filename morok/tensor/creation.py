@@ -17,7 +17,7 @@ from morok.tensor.scan import Scan
 from morok.tensor.variable import Variable, as_value, checked, least, length_of
 
 
-def dims_of(args: tuple[Any, ...]) -> Shape:
+def shape_from(args: tuple[Any, ...]) -> Shape:
     """The shape meant by `zeros(2, 3)` or `zeros((2, 3))`."""
     if len(args) == 1 and not isinstance(args[0], Variable) and not hasattr(args[0], "__index__"):
         args = tuple(args[0])
@@ -55,7 +55,7 @@ class Creation(Scan):
         """`fill_value` everywhere, in its default dtype if none is given."""
         stamp()
         dtype = dtype or weak_dtype("full", fill_value)
-        return cls._created(nodes.full(dims_of((shape,)), dtype, fill_value), requires_grad)
+        return cls._created(nodes.full(shape_from((shape,)), dtype, fill_value), requires_grad)
 
     @classmethod
     def zeros(
@@ -63,7 +63,7 @@ class Creation(Scan):
     ) -> Self:
         """0 everywhere, in the default float if no dtype is given."""
         return cls.full(
-            dims_of(shape), 0, dtype=dtype or default_float(), requires_grad=requires_grad
+            shape_from(shape), 0, dtype=dtype or default_float(), requires_grad=requires_grad
         )
 
     @classmethod
@@ -72,7 +72,7 @@ class Creation(Scan):
     ) -> Self:
         """1 everywhere, in the default float if no dtype is given."""
         return cls.full(
-            dims_of(shape), 1, dtype=dtype or default_float(), requires_grad=requires_grad
+            shape_from(shape), 1, dtype=dtype or default_float(), requires_grad=requires_grad
         )
 
     @classmethod

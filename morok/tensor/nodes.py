@@ -17,6 +17,7 @@ from morok.ir import (
     AxisId,
     AxisType,
     BufferizeOpts,
+    Dim,
     Ops,
     ReduceOp,
     UOp,
@@ -27,7 +28,7 @@ Shape = tuple[int, ...]
 
 
 @memoized(4096)
-def dims(shape: Shape) -> UOp:
+def dims(shape: tuple[Dim, ...]) -> UOp:
     """The shape operand of a movement op."""
     return shape_operand(shape)
 
@@ -37,8 +38,8 @@ def const(dtype: DType, value: Scalar) -> UOp:
     return UOp.const(dtype, cast_value(value, dtype))
 
 
-def count(dtype: DType, number: Any) -> UOp:
-    """How many there are, an int or a number of variables, as a value that goes with any shape."""
+def count(dtype: DType, number: Dim) -> UOp:
+    """How many there are, as a value that goes with any shape."""
     return cast(number, dtype) if isinstance(number, UOp) else const(dtype, number)
 
 
@@ -91,21 +92,22 @@ def permute(u: UOp, axes: Sequence[int]) -> UOp:
     return UOp(Ops.PERMUTE, u.dtype, (u,), axes)
 
 
-def shrink(u: UOp, begins: Sequence[int], ends: Sequence[int]) -> UOp:
+def shrink(u: UOp, begins: Sequence[Dim], ends: Sequence[Dim]) -> UOp:
     begins, ends = tuple(begins), tuple(ends)
     if ends == u.shape and all(n == 0 for n in begins):
         return u
     return UOp(Ops.SHRINK, u.dtype, (u, dims(begins), dims(ends)))
 
 
-def pad(u: UOp, begins: Sequence[int], ends: Sequence[int]) -> UOp:
+def pad(u: UOp, begins: Sequence[Dim], ends: Sequence[Dim]) -> UOp:
     """Zeros around `u`. An empty `u` contributes nothing, so the result is a constant."""
     begins, ends = tuple(begins), tuple(ends)
     if all(n == 0 for n in (*begins, *ends)):
         return u
     own = shape_of(u)
     if 0 in own:
-        return full(tuple(b + n + e for b, n, e in zip(begins, own, ends, strict=True)), u.dtype, 0)
+        around: list[tuple[Any, int, Any]] = list(zip(begins, own, ends, strict=True))
+        return full(tuple(b + n + e for b, n, e in around), u.dtype, 0)
     return UOp(Ops.PAD, u.dtype, (u, dims(begins), dims(ends)))
 
 
@@ -143,7 +145,7 @@ def keep_axes(shape: Shape, axes: Sequence[int]) -> Shape:
     return tuple(1 if axis in axes else n for axis, n in enumerate(shape))
 
 
-def iota(length: Any, dtype: DType) -> UOp:
+def iota(length: Dim, dtype: DType) -> UOp:
     """0, 1 … length-1 as a vector: a loop counter laid out along its own axis."""
     if length == 0:
         return full((0,), dtype, 0)

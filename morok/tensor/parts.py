@@ -9,6 +9,7 @@ place, the boxes are stored and the rest is not touched.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from morok.ir import Ops, UOp, dims_of, is_symbolic
 from morok.tensor import nodes
@@ -52,7 +53,7 @@ def changed_part(old: UOp, new: UOp) -> Part | None:
     if new.op is not Ops.WHERE or new.src[2] is not old:
         return None
     inside, values = new.src[:2]
-    begins = [0] * len(nodes.shape_of(new))
+    begins: list[Any] = [0] * len(nodes.shape_of(new))
     while inside.op is Ops.PAD and values.op is Ops.PAD and inside.src[1:] == values.src[1:]:
         begins = [a + b for a, b in zip(begins, dims_of(inside.src[1]), strict=True)]
         inside, values = inside.src[0], values.src[0]

@@ -20,7 +20,7 @@ from morok.forking import held_at_fork
 from morok.ir import Ops, UOp
 from morok.tensor import memory, nodes
 from morok.tensor.base import fail
-from morok.tensor.creation import dims_of
+from morok.tensor.creation import shape_from
 from morok.tensor.loss import Loss
 from morok.tensor.nodes import Shape, alu, const
 from morok.tensor.provenance import stamp
@@ -156,7 +156,7 @@ class Random(Loss):
     ) -> Self:
         """Even in [0, 1)."""
         stamp()
-        dims = dims_of(shape)
+        dims = shape_from(shape)
         flat = _unit(_bits(math.prod(dims)), cls._float("rand", dtype))
         return cls._drawn(dims, flat, requires_grad)
 
@@ -171,7 +171,7 @@ class Random(Loss):
     ) -> Self:
         """Even in [low, high)."""
         stamp()
-        dims, dtype = dims_of(shape), cls._float("uniform", dtype)
+        dims, dtype = shape_from(shape), cls._float("uniform", dtype)
         flat = _unit(_bits(math.prod(dims)), dtype)
         flat = alu(Ops.MUL, flat, const(dtype, high - low))
         flat = alu(Ops.ADD, flat, const(dtype, low))
@@ -195,7 +195,7 @@ class Random(Loss):
     ) -> Self:
         """Normal with this mean and standard deviation."""
         stamp()
-        dims, dtype = dims_of(shape), cls._float("normal", dtype)
+        dims, dtype = shape_from(shape), cls._float("normal", dtype)
         work = acc_dtype(dtype)
         bits = _bits(math.prod(dims))
         high = nodes.cast(alu(Ops.SHR, bits, const(dtypes.uint64, 32)), dtypes.uint32)
@@ -228,7 +228,7 @@ class Random(Loss):
         if dtype.kind not in "iu" or span < 1 or span > 1 << 64:
             fail(ShapeError, f"randint: no numbers of {dtype} from {low} to {high - 1}")
         stamp()
-        dims = dims_of((size,))
+        dims = shape_from((size,))
         bits = _bits(math.prod(dims))
         if span <= _WORD:
             # The high word times the span, its high word: even up to 2**-32 (Lemire 2019).
@@ -305,7 +305,7 @@ class Random(Loss):
 
 def _fans(shape: tuple[int | Sequence[int], ...]) -> tuple[int, int]:
     """How many inputs an output has, and outputs an input, for weights (out, in, *axes)."""
-    dims = dims_of(shape)
+    dims = shape_from(shape)
     if len(dims) < 2:
         return max(math.prod(dims), 1), max(math.prod(dims), 1)
     field = math.prod(dims[2:])

@@ -12,7 +12,7 @@ from typing import Any
 
 from morok.dtype import DType, default_int, dtypes, max_value, min_value
 from morok.errors import ArgumentError, DTypeError
-from morok.ir import Ops, UOp
+from morok.ir import Dim, Ops, UOp
 from morok.tensor import nodes
 from morok.tensor.base import fail
 
@@ -70,11 +70,12 @@ def checked(method: str, value: Any) -> UOp:
 
 
 def length_of(dim: Any) -> Any:
-    """A dim that a method was given as an int, or as a number of bound variables."""
+    """A dim that a method was given, as a `Dim`: what has `__index__` as an int, else a number of
+    bound variables. (Shapes are typed as ints, which they nearly always are.)"""
     return checked("shape", dim) if isinstance(dim, (UOp, Variable)) else dim.__index__()
 
 
-def least(dim: Any) -> int:
+def least(dim: Dim) -> int:
     """The lowest value of a dim."""
     low = dim.vmin if isinstance(dim, UOp) else dim
     return -1 if low is None else int(low)

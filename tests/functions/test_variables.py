@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import morok as mk
 from morok import engine
 from morok.errors import ArgumentError, AxisError, DTypeError, JitError, ShapeError
-from morok.ir import Ops, interpret_tensor
+from morok.ir import KernelInfo, Ops, UOp, interpret_tensor
 from morok.tensor import Tensor
 
 RNG = np.random.default_rng(5)
@@ -304,3 +304,26 @@ def test_a_number_that_does_not_fit() -> None:
     big = mk.Variable("big", 0, 1000)
     with pytest.raises(DTypeError, match=r"within 0..1000 does not fit in Int8"):
         Tensor([1], dtype=mk.dtypes.int8) + big.bind(3)
+    with pytest.raises(DTypeError, match=r"arange: a number within 0..1000 does not fit in Int8"):
+        Tensor.arange(big.bind(3), 1000, dtype=mk.dtypes.int8)
+
+
+def test_a_sum_of_sums_is_looked_at_once() -> None:
+    """40 times itself plus itself: not 2**40 paths down to the variable."""
+    number = mk.Variable("bit", 0, 1).bind(1)
+    for _ in range(40):
+        number = number + number
+    assert Tensor(number, dtype=mk.dtypes.int64).item() == 1 << 40
+
+
+def test_a_kernel_that_is_run_without_a_value() -> None:
+    loop = UOp.range(UOp.define_var("n", 1, 4), 0, renumbered=True)
+    out = UOp.param(0, mk.dtypes.float32.ptr(), 4)
+    sink = UOp.new_sink(
+        out.at(loop).store(UOp.const(mk.dtypes.float32, 1.0), loop), info=KernelInfo("k")
+    )
+    zeros = np.zeros(4, np.float32)
+    with pytest.raises(ArgumentError, match="'n' has no value in this run"):
+        engine.run_kernel(sink, [zeros], mk.Device["CPU"])
+    (filled,) = engine.run_kernel(sink, [zeros], mk.Device["CPU"], {"n": 3})
+    assert filled.tolist() == [1, 1, 1, 0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from morok.ir.interpret.values import Value, align, combine, constant, fault, mo
 from morok.ir.numeric import Array
 from morok.ir.ops import AxisType, Ops
 from morok.ir.optable import GroupOp
+from morok.ir.shapes import Dim
 from morok.ir.uop import UOp
 
 __all__ = ["Scope", "compute", "joined", "lanes_of", "spread"]
@@ -24,7 +25,7 @@ class Scope(Protocol):
 
     def value(self, node: UOp) -> Value: ...
 
-    def number(self, dim: Any) -> int:
+    def number(self, dim: Dim) -> int:
         """The value of a dim of a shape."""
 
     def size(self, axis: UOp) -> int:

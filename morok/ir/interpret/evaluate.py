@@ -10,7 +10,7 @@ stands among the deps of an AFTER on memory, which then means the memory as the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,10 +24,12 @@ from morok.ir.interpret.memory import (
     ORDERING,
     Write,
     Writes,
+    addresses_of,
     apply,
     by_memory,
     chain_of,
-    element_count,
+    effects_of,
+    indexed_dims,
     lane_count,
     memory_of,
     positions_of,
@@ -46,6 +48,7 @@ from morok.ir.interpret.values import (
 from morok.ir.numeric import Array
 from morok.ir.ops import Ops
 from morok.ir.optable import GroupOp
+from morok.ir.shapes import Dim
 from morok.ir.uop import UOp
 
 __all__ = ["Evaluator"]
@@ -184,15 +187,15 @@ class Evaluator:
         op, src = node.op, node.src
         if op is Ops.STORE:
             needed = [src[1]]
-            for target in _addresses(src[0]):
+            for target in addresses_of(src[0]):
                 view = target.src[0] if target.op is Ops.INDEX else target
                 needed += target.src[1:] if target.op is Ops.INDEX else ()
-                needed += [dep for part in chain_of(view) for dep in _effects_of(part)]
+                needed += [dep for part in chain_of(view) for dep in effects_of(part)]
             return tuple(needed)
         if op in ORDERING:
-            return (src[0], *_effects_of(node))
+            return (src[0], *effects_of(node))
         if op is Ops.LOAD:
-            return (*(s for address in _addresses(src[1]) for s in address.src), *src[2:])
+            return (*(s for address in addresses_of(src[1]) for s in address.src), *src[2:])
         if op is Ops.CALL:
             return tuple(arg for arg in src[1:] if arg.op is not Ops.RANGE)
         if op in (Ops.BUFFER, Ops.PARAM, Ops.FUNCTION):
@@ -216,7 +219,7 @@ class Evaluator:
             return Value((), np.array(loop.counter, kind))
         return Value((node,), np.arange(self.size(node), dtype=kind))
 
-    def number(self, dim: Any) -> int:
+    def number(self, dim: Dim) -> int:
         """The value of a dim."""
         return int(self.value(dim).data) if isinstance(dim, UOp) else int(dim)
 
@@ -279,7 +282,7 @@ class Evaluator:
             for loop in self._scope:
                 if loop.axis in op.src[1:] and memory in loop.written:
                     history = dict.fromkeys(loop.written[memory])
-            for dep in _effects_of(op):
+            for dep in effects_of(op):
                 history |= dict.fromkeys(w for w in self.writes(dep) if w.memory is memory)
         return tuple(history)
 
@@ -295,7 +298,7 @@ class Evaluator:
             spread = [p.map(lambda data, _: data[..., None]) for p in positions]
             spread[-1] = spread[-1].map(lambda data, _: data + np.arange(lanes))
             positions = spread
-        dims = _indexed_dims(buffer, len(positions))
+        dims = indexed_dims(buffer, len(positions))
         gate = Value((), np.ones((), np.bool_)) if index.gate is None else self.value(index.gate)
         axes, (mask, *arrays), rank = align([gate, *positions])
         for position in positions:
@@ -316,7 +319,7 @@ class Evaluator:
         return self._gather(node, node.dtype, None)
 
     def _load(self, node: UOp) -> Value:
-        addresses = _addresses(node.src[1])
+        addresses = addresses_of(node.src[1])
         for address in addresses:
             if address.op is not Ops.INDEX:
                 raise fault(node, "interpretable", "an INDEX as address", address.op.name)
@@ -495,26 +498,3 @@ def _body(call: UOp) -> UOp:
     while body.op is Ops.FUNCTION:
         body = body.src[0]
     return body
-
-
-def _addresses(address: UOp) -> tuple[UOp, ...]:
-    """The addresses of a vectorised access, or the one there is."""
-    if address.op not in (Ops.INDEX, Ops.PTRCAT) and address.dtype.is_ptr:
-        raise fault(address, "interpretable", "an INDEX as address", address.op.name)
-    return address.src if address.op is Ops.PTRCAT else (address,)
-
-
-def _effects_of(view: UOp) -> Iterator[UOp]:
-    """The writes that an AFTER or BARRIER waits for."""
-    if view.op in ORDERING:
-        yield from (dep for dep in view.src[1:] if dep.op in EFFECTS and dep.dtype.kind == "v")
-
-
-def _indexed_dims(buffer: UOp, count: int) -> tuple[int, ...]:
-    """The dims of a buffer that `count` indices select from."""
-    shape = buffer.shape
-    if shape is None:
-        shape = (element_count(root_of(buffer)),)
-    if len(shape) < count:
-        raise fault(buffer, "index-count", f"at most {len(shape)} indices", count)
-    return shape[:count]

@@ -9,10 +9,10 @@ everything else there is once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from morok.ir.interpret.values import Value, fault, move, over, union
 from morok.ir.numeric import Array
 from morok.ir.ops import AxisType, Ops
 from morok.ir.optable import GroupOp
+from morok.ir.shapes import Dim
 from morok.ir.uop import UOp
 
 __all__ = [
@@ -29,11 +30,14 @@ __all__ = [
     "ORDERING",
     "Write",
     "Writes",
+    "addresses_of",
     "apply",
     "below",
     "by_memory",
     "chain_of",
+    "effects_of",
     "element_count",
+    "indexed_dims",
     "is_local_item",
     "lane_count",
     "memory_of",
@@ -152,7 +156,7 @@ def _reads(user: UOp, node: UOp, read: set[UOp]) -> bool:
     return user in read if user.op in _VIEWS or user.op is Ops.INDEX else True
 
 
-def positions_of(view: UOp, number: Callable[[Any], int]) -> Array:
+def positions_of(view: UOp, number: Callable[[Dim], int]) -> Array:
     """For each element of a view of memory, its place in the memory; `number` gives the values of
     dims."""
     memory = root_of(view)
@@ -199,3 +203,26 @@ def apply(contents: Value, write: Write) -> Value:
     positions, mask, values, *select = np.broadcast_arrays(*parts, *counters)
     data[(*(counter[mask] for counter in select), positions[mask])] = values[mask]
     return Value(axes, data)
+
+
+def addresses_of(address: UOp) -> tuple[UOp, ...]:
+    """The addresses of a vectorised access, or the one there is."""
+    if address.op not in (Ops.INDEX, Ops.PTRCAT) and address.dtype.is_ptr:
+        raise fault(address, "interpretable", "an INDEX as address", address.op.name)
+    return address.src if address.op is Ops.PTRCAT else (address,)
+
+
+def effects_of(view: UOp) -> Iterator[UOp]:
+    """The writes that an AFTER or BARRIER waits for."""
+    if view.op in ORDERING:
+        yield from (dep for dep in view.src[1:] if dep.op in EFFECTS and dep.dtype.kind == "v")
+
+
+def indexed_dims(buffer: UOp, count: int) -> tuple[int, ...]:
+    """The dims of a buffer that `count` indices select from."""
+    shape = buffer.shape
+    if shape is None:
+        shape = (element_count(root_of(buffer)),)
+    if len(shape) < count:
+        raise fault(buffer, "index-count", f"at most {len(shape)} indices", count)
+    return shape[:count]

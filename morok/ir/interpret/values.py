@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from morok.errors import InvalidGraphError
 from morok.ir import numeric
 from morok.ir.numeric import Array
 from morok.ir.ops import InvalidType, Ops
-from morok.ir.shapes import dims_of
+from morok.ir.shapes import Dim, dims_of
 from morok.ir.uop import UOp
 
 __all__ = ["Value", "align", "combine", "constant", "fault", "loop_order", "move", "over", "union"]
@@ -120,7 +119,7 @@ def constant(node: UOp) -> Value:
     return Value((), numeric.constant_array(node.arg, node.dtype))
 
 
-def move(node: UOp, data: Array, lead: int, number: Callable[[Any], int]) -> Array:
+def move(node: UOp, data: Array, lead: int, number: Callable[[Dim], int]) -> Array:
     """A movement op on the axes behind the first `lead`; `number` gives the values of dims."""
     head = data.shape[:lead]
     if node.shape is None:
