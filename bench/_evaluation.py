@@ -52,6 +52,8 @@ def sample(leaf: UOp, rng: np.random.Generator) -> np.ndarray:
         rng.shuffle(values)
         return numeric.settle(values.astype(numeric.carrier(dtype)), dtype)
     if leaf.op in (Ops.RANGE, Ops.DEFINE_VAR):
+        assert leaf.vmin is not None
+        assert leaf.vmax is not None
         return rng.integers(leaf.vmin, leaf.vmax, LANES, dtype=np.int64, endpoint=True)
     info = np.iinfo(dtype.name)
     corners = [0, 1, 2, 3, 4, 7, info.max, info.max - 1, info.min]
@@ -109,10 +111,11 @@ def _value(node: UOp, given: Mapping[UOp, np.ndarray], src: list[Value], lanes: 
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Lanes that are equal, zeros by sign and NaN to NaN."""
-    if a.dtype.kind != "f":
-        return a == b
-    signs = np.signbit(a) == np.signbit(b)
-    return ((a == b) & signs) | (np.isnan(a) & np.isnan(b))
+    equal: np.ndarray = a == b
+    if a.dtype.kind == "f":
+        equal &= np.signbit(a) == np.signbit(b)
+        equal |= np.isnan(a) & np.isnan(b)
+    return equal
 
 
 def assert_equal(
@@ -129,7 +132,7 @@ def assert_equal(
             f"{note}\n{before.tree()}\n{after.tree()}\n{x.data[lane]} became {y.data[lane]} at {at}"
         )
     for node, value in ((before, x), (after, y)):
-        if node.vmin is not None and value.reached.any():
+        if node.vmin is not None and node.vmax is not None and value.reached.any():
             seen = value.data[value.reached]
             assert node.vmin <= int(seen.min()), (note, node.tree())
             assert int(seen.max()) <= node.vmax, (note, node.tree())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import resource
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import log
 from typing import Any, Protocol
 
@@ -67,15 +68,15 @@ def cases(system: Rewriter, recipes: Sequence[Any], quick: bool) -> Mapping[str,
         assert done is state["clean"]
         return {"ns": seconds / system.count(done) * 1e9}
 
+    def rewritten(graph: Node) -> Node:
+        return system.rewrite(graph, system.rules())
+
     def growth(make: Callable[[int], Node]) -> dict[str, float]:
         """How time grows from 10 000 nodes to `deep`: 1 is in proportion."""
         times = {}
         for size in (10_000, deep):
             graph = make(size)
-            runs = [
-                timed(lambda graph=graph: system.rewrite(graph, system.rules()))[0]
-                for _ in range(max(2, 40_000 // size))
-            ]
+            runs = [timed(partial(rewritten, graph))[0] for _ in range(max(2, 40_000 // size))]
             times[size] = min(runs)
         return {"exponent": log(times[deep] / times[10_000]) / log(deep / 10_000)}
 
