@@ -246,7 +246,7 @@ FIRST_WINS = "first wins"
 def _extreme(grad: UOp, node: UOp, axes: tuple[int, ...]) -> UOp:
     """Equal extremes share: counted in the accumulation dtype, because halves cannot count."""
     source = node.src[0]
-    chosen = nodes.compare(Ops.EQ, source, _unreduced(node, source, axes))
+    chosen = nodes.is_extreme(source, node.arg[0], axes)
     if source.op is Ops.NOOP and source.arg == FIRST_WINS:
         place = _places(shape_of(source), axes)
         none = const(dtypes.int32, max_value(dtypes.int32))

@@ -134,6 +134,26 @@ def reduce(u: UOp, op: ReduceOp, axes: Sequence[int]) -> UOp:
     return reshape(u, left)
 
 
+def settled(u: UOp) -> UOp:
+    """`u` as memory would hold it: rounded, if kernels compute its dtype in a wider one. What is
+    compared with it may come from memory."""
+    return alu(Ops.PRECAST, u) if u.dtype.kind == "f" and u.dtype.bits < 32 else u
+
+
+def is_extreme(u: UOp, op: ReduceOp, axes: Sequence[int]) -> UOp:
+    """Which elements of `u` equal the MAX or MIN over `axes`.
+
+    The extreme is that of the very values compared. Memory in which a realised one stands holds
+    what another kernel computed, whose sums may have been rounded in another order: nothing might
+    equal it. The mark keeps the two apart until they are scheduled; where they are scheduled
+    together they are the same.
+    """
+    values = settled(u)
+    best = reduce(alu(Ops.DETACH, values), op, axes)
+    shape = shape_of(u)
+    return compare(Ops.EQ, values, broadcast_to(reshape(best, keep_axes(shape, axes)), shape))
+
+
 def total(u: UOp, axes: Sequence[int]) -> UOp:
     """The sum over `axes`, which are dropped, accumulated in `acc_dtype` and given in u's dtype."""
     dtype = u.dtype

@@ -212,8 +212,7 @@ class Reduce(Casting):
             fail(ShapeError, f"{method}: nothing to choose from along axis {axis} of {shape}")
         u, length = self.uop, shape[axis]
         kept = nodes.keep_axes(shape, (axis,))
-        best = nodes.broadcast_to(nodes.reshape(nodes.reduce(u, op, (axis,)), kept), shape)
-        found = nodes.compare(Ops.EQ, u, best)
+        found = nodes.is_extreme(u, op, (axis,))
         if u.dtype.kind == "f":
             # A NaN wins but does not equal itself; where there is none this adds nothing.
             found = nodes.alu(Ops.OR, found, nodes.compare(Ops.NE, u, u))
@@ -267,7 +266,7 @@ class Reduce(Casting):
     def logsumexp(self, dim: Dims = None, keepdim: bool = False, **names: Unpack[Names]) -> Self:
         """log(sum(exp(x))), without overflow; -inf where all is -inf."""
         dim, keepdim = _named(dim, keepdim, names)
-        start = self._floating()
+        start = self._settled()
         top = start.max(dim, keepdim=True).detach()
         top = (top.abs().eq(math.inf)).where(0.0, top)
         out = (start - top).exp().sum(dim, keepdim=True).log() + top
@@ -281,11 +280,16 @@ class Reduce(Casting):
     def _floating(self) -> Self:
         return self if self.dtype.kind == "f" else self.cast(default_float())
 
+    def _settled(self) -> Self:
+        """As floats, of which an extreme may be subtracted although it was rounded on its way."""
+        start = self._floating()
+        return start._wrap(nodes.settled(start.uop), start._rg)
+
     def softmax(
         self, dim: int = -1, dtype: DType | None = None, *, axis: int | None = None
     ) -> Self:
         """exp(x) over its sum along `dim`, without overflow."""
-        start = (self if dtype is None else self.cast(dtype))._floating()
+        start = (self if dtype is None else self.cast(dtype))._settled()
         dim = self._axis("softmax", dim if axis is None else axis)
         if 0 in self.shape:
             return start._same()
@@ -296,7 +300,7 @@ class Reduce(Casting):
         self, dim: int = -1, dtype: DType | None = None, *, axis: int | None = None
     ) -> Self:
         """The logarithm of softmax, without losing the small ones."""
-        start = (self if dtype is None else self.cast(dtype))._floating()
+        start = (self if dtype is None else self.cast(dtype))._settled()
         dim = self._axis("log_softmax", dim if axis is None else axis)
         if 0 in self.shape:
             return start._same()

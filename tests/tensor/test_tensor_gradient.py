@@ -387,3 +387,62 @@ def test_gradients_of_what_a_sigmoid_is_made_of() -> None:
     assert np.allclose(alone.numpy(), np.where(a < 0, 1, -1) / (1 + e) ** 2)
     assert np.allclose(both.numpy(), alone.numpy())
     assert np.allclose(with_x.numpy(), p * (1 - p))
+
+
+@pytest.mark.parametrize("name", ["max", "min", "max_pool2d", "argmax", "argmin"])
+def test_an_extreme_is_found_among_values_computed_anew(name: str) -> None:
+    """Sums that one kernel rounds in another order than the one that stored their extreme."""
+    rng = np.random.default_rng(5)
+    for terms, width in ((4, 5), (7, 5), (7, 16), (8, 16), (12, 5), (12, 16)):
+        terms_of = rng.standard_normal((3, terms, width)).astype(np.float32)
+        weight = rng.standard_normal((3, terms, 1)).astype(np.float32)
+        w = Tensor(weight, requires_grad=True)
+        y = (Tensor(terms_of) * w).sum(1) * 1.5
+        exact = (terms_of.astype(np.float64) * weight).sum(1)
+        place = (exact.argmin if "min" in name else exact.argmax)(1)
+        if name.startswith("arg"):
+            chosen = getattr(y, name)(1)
+            (y.min(1) if "min" in name else y.max(1)).realize()
+            assert chosen.tolist() == place.tolist()
+            continue
+        pooled = name == "max_pool2d"
+        best = y.reshape((1, 1, 3, width)).max_pool2d((1, width)) if pooled else getattr(y, name)(1)
+        best.sum().backward()
+        best.realize()
+        wanted = 1.5 * terms_of[np.arange(3), :, place]
+        np.testing.assert_allclose(w.grad.numpy()[:, :, 0], wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (4, 100), (16, 200)])
+def test_an_extreme_of_halves_is_found_among_them(shape: tuple[int, int]) -> None:
+    """Kernels compute halves in float32: what has been stored is rounded, what is not is not."""
+    rng = np.random.default_rng(3)
+    first, second = (rng.standard_normal(shape).astype(np.float16) for _ in range(2))
+    exact = first.astype(np.float64) * second
+    for axis in (0, 1):
+        x = Tensor(first, requires_grad=True)
+        y = x * Tensor(second)
+        best = y.max(axis)
+        best.sum().backward()
+        slopes, places = x.grad.numpy(), y.argmax(axis).numpy()
+        found = np.take_along_axis(exact, np.expand_dims(places, axis), axis)
+        np.testing.assert_allclose(found, exact.max(axis, keepdims=True), rtol=1e-3)
+        assert ((slopes != 0).sum(axis) >= 1).all()
+        np.testing.assert_allclose((slopes * first).sum(axis), best.numpy(), rtol=2e-3)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("width", [19, 38])
+def test_softmax_of_large_halves_is_that_of_their_rounded_values(width: int) -> None:
+    import torch
+
+    rng = np.random.default_rng(0)
+    data = (rng.standard_normal((1, 3, 3, width)) * 4).astype(np.float16)
+    weights = rng.standard_normal(data.shape).astype(np.float16)
+    x = Tensor(data, requires_grad=True)
+    t = torch.tensor(data.astype(np.float64), requires_grad=True)
+    for u, w in ((x, Tensor(weights)), (t, torch.tensor(weights.astype(np.float64)))):
+        scores = (u @ u.transpose(2, 3)) * (1 / math.sqrt(width))
+        ((scores.softmax(-1) @ u) * w).sum().backward()
+    wanted = t.grad.numpy()
+    assert np.abs(x.grad.numpy() - wanted).max() < 5e-3 * np.abs(wanted).max()
