@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import MethodType
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from morok import config, engine
-from morok._core import Flat
+from morok._core import Flat, toposort
 from morok.caches import CacheInfo, register
 from morok.capture.closure import closed_over
 from morok.capture.structure import Rebuild, Wrapper, flatten, rebuilder
@@ -45,6 +45,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _BODIES = 64  # remembered by a function
+_ROUNDS = (
+    2  # of looking for tensors that nothing leads to: what it finds then is made anew each time
+)
 
 
 class _Write(NamedTuple):
@@ -76,6 +79,13 @@ class _Body(NamedTuple):
     writes: tuple[_Write, ...]
     results: tuple[_Result, ...]
     rebuild: Rebuild
+    beyond: tuple[tuple[Tensor, bool], ...] = ()
+    """Tensors that nothing the call can be taken apart into leads to, and whether they required
+    gradients: they go in after the others."""
+
+    def still_holds(self) -> bool:
+        """Whether the tensors beyond are as they were for the trace."""
+        return all(tensor.requires_grad == flag for tensor, flag in self.beyond)
 
 
 class Function(Wrapper):
@@ -108,14 +118,17 @@ class Function(Wrapper):
         with memory.lock:
             key = _key(flat)
             body = self._bodies.get(key)
-            if body is None:
+            if body is None or not body.still_holds():
                 body, flat = self._traced(args, kwargs, flat)
                 self._bodies[_key(flat)] = body
                 while len(self._bodies) > _BODIES:
                     self._bodies.popitem(last=False)
             else:
                 self._bodies.move_to_end(key)
-        return _called(body, flat.tensors, self.info)
+        tensors = [*flat.tensors, *(tensor for tensor, _ in body.beyond)]
+        if any(tensors[write.tensor]._alias for write in body.writes) and _share_memory(tensors):
+            return self.__wrapped__(*args, **kwargs)
+        return _called(body, tensors, self.info)
 
     def _traced(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: Flat
@@ -123,8 +136,16 @@ class Function(Wrapper):
         """The body, and the arguments as they are now: the first call of all may leave Python
         values behind (a cache, say), the second must not change them again."""
         again = False
+        beyond: list[Tensor] = []
+        rounds = 0
         while True:
-            body = _trace(self.__wrapped__, args, kwargs, flat.tensors, self.info)
+            tensors = [*flat.tensors, *beyond]
+            last = rounds == _ROUNDS
+            body, found = _trace(self.__wrapped__, args, kwargs, tensors, self.info, last)
+            if found:
+                beyond, rounds = [*beyond, *found], rounds + 1
+                continue
+            body = body._replace(beyond=tuple((t, t.requires_grad) for t in beyond))
             after = everything(self.__wrapped__, args, kwargs)
             for i, tensor in enumerate(after.tensors):
                 if tracing.depends_on_arguments(tensor.uop) and tracing.tracing() is None:
@@ -143,6 +164,8 @@ class Function(Wrapper):
                     "what it closes over, which a call of its body would not: return them",
                 )
             flat, again = after, True
+            known = {id(tensor) for tensor in flat.tensors}
+            beyond = [tensor for tensor in beyond if id(tensor) not in known]
 
 
 def everything(
@@ -204,7 +227,8 @@ def _stand_ins(tensors: Sequence[Tensor]) -> Iterator[list[UOp]]:
             else:
                 stand_in = laid_out(bodies.parameter(slot, dtype, shape), shape)
             tensor.uop = stand_in
-            tensor._home = tensor._parts = tensor._marks = None
+            tensor._home = tensor._parts = None
+            tensor._marks = [ref(stand_in)] if tensor._leaf else None
             tensor._alias = False
             placed.append(stand_in)
         yield placed
@@ -221,9 +245,12 @@ def _trace(
     kwargs: dict[str, Any],
     tensors: list[Tensor],
     info: CallInfo,
-) -> _Body:
-    """Run `function` on stand-ins for its tensors."""
-    others = [(t, t.uop) for t in all_tensors() if isinstance(t, Tensor)]
+    last: bool,
+) -> tuple[_Body, list[Tensor]]:
+    """Run `function` on stand-ins for its tensors: what that left, and the tensors beyond those
+    that it reads or writes. None where it is the `last` time: what is read stays as it is, and
+    a write is a FunctionError."""
+    others = {id(t): (t, t.uop) for t in all_tensors() if isinstance(t, Tensor)}
     grads = [t.grad for t in tensors]
     state = generator.state()
     notes = tracing.Tracing(place_of(function))
@@ -235,13 +262,16 @@ def _trace(
             results = [(entry.get(id(t), -1), t.uop, t._rg) for t in out.tensors]
             written = [(i, t.uop, t._rg) for i, t in enumerate(tensors) if t.uop is not placed[i]]
             grads_after = [t.grad for t in tensors]
+            leaves = {u for t in tensors for u in _later_leaves(t)}
     finally:
         generator.restore(state)
+        hidden = notes.write_back({*others} - {*entry})
         for tensor, grad in zip(tensors, grads, strict=True):
             tensor.grad = grad
     if any(new is not old for new, old in zip(grads_after, grads, strict=True)):
         fail(FunctionError, f"{notes.name} sets gradients: call backward outside of it")
-    _refuse_hidden_writes(notes.name, others)
+    for uop in (uop for _, uop, rg in (*results, *written) if rg):
+        _refuse_later_leaves(notes.name, uop, leaves)
     drawn: dict[UOp, tuple[int, str]] = {}
     for number, (_, key, first) in enumerate(notes.draws):
         drawn.setdefault(base_of(key), (number, "key"))
@@ -267,7 +297,14 @@ def _trace(
     memories = [u for u in own if u.op is Ops.BUFFER and u.src[0].op is Ops.UNIQUE]
     held = [u for u in memories if u not in drawn]
     counters = [u for u in memories if u in drawn]
-    made = bodies.function_of(body, [*params, *held, *counters], info) if values else None
+    if last and hidden:
+        fail(FunctionError, f"{notes.name} writes to other tensors each time it is traced")
+    found = {id(t): t for t in hidden}
+    if not last and (held or tracing.tracing() is not None):
+        found.update((id(t), t) for t in _unnamed(own, entry, others, out.tensors))
+    made = None
+    if values and not found:
+        made = bodies.function_of(body, [*params, *held, *counters], info)
     return _Body(
         made,
         tuple(param.arg[0] for param in params),
@@ -277,28 +314,58 @@ def _trace(
         writes,
         parts,
         rebuilder(result, {id(t): i for i, t in enumerate(out.tensors)}),
-    )
+    ), [*found.values()]
 
 
-def _refuse_hidden_writes(name: str, before: list[tuple[Tensor, UOp]]) -> None:
-    """FunctionError for a tensor that a trace left with a value of its own; it gets its old one
-    back."""
-    if tracing.tracing() is not None:
-        return  # within another trace such values are ordinary
-    hidden = [
-        (tensor, uop)
-        for tensor, uop in before
-        if tensor.uop is not uop and tracing.depends_on_arguments(tensor.uop)
-    ]
-    for tensor, uop in hidden:
-        tensor.uop = uop
-        tensor._home = tensor._parts = None
-    if hidden:
-        fail(
-            FunctionError,
-            f"{name} writes to a tensor that is neither in its arguments nor in what it closes "
-            "over",
-        )
+def _later_leaves(tensor: Tensor) -> list[UOp]:
+    """What a leaf that stands for an argument became by writes."""
+    found = [mark() for mark in (tensor._marks or [])[1:]] if tensor._leaf else []
+    return [uop for uop in found if uop is not None]
+
+
+def _refuse_later_leaves(name: str, value: UOp, leaves: set[UOp]) -> None:
+    """FunctionError where gradients would flow from a value to a leaf as it was written."""
+    if leaves and value not in leaves:
+        stops = (Ops.DETACH, Ops.FUNCTION)
+        if not leaves.isdisjoint(toposort(value, stop=lambda node: node.op in stops)):
+            fail(
+                FunctionError,
+                f"{name} computes with a leaf that requires gradients after it wrote it, and a "
+                "call has gradients only of what goes in: use detach() of it, or write it outside",
+            )
+
+
+def _unnamed(
+    own: list[UOp],
+    entry: Container[int],
+    before: Mapping[int, tuple[Tensor, UOp]],
+    given_back: Sequence[Tensor],
+) -> list[Tensor]:
+    """Living tensors other than those of `entry` whose values, in memory or computed from what is,
+    stand in the graph `own`. Not such as were made on the way and given back: each call makes
+    another."""
+    nodes_of_body, made = set(own), {id(t) for t in given_back}
+    found = []
+    for tensor in all_tensors():
+        if id(tensor) in entry or not isinstance(tensor, Tensor):
+            continue
+        if id(tensor) in before:
+            uop = before[id(tensor)][1]
+        elif id(tensor) not in made and not tracing.depends_on_arguments(tensor.uop):
+            uop = tensor.uop
+        else:
+            continue
+        if uop in nodes_of_body and (uop.has(Ops.BUFFER) or uop.has(Ops.PARAM)):
+            found.append(tensor)
+    return found
+
+
+def _share_memory(tensors: Sequence[Tensor]) -> bool:
+    """Whether some of the tensors were lent memory that overlaps: a write to one is then one to
+    others too, which a body does not know."""
+    lent = [memory.home_of(tensor) for tensor in tensors if tensor._alias]
+    bases = {base_of(home) for home in lent if home is not None}
+    return any(not bases.isdisjoint(engine.buffers.overlapping(base)) for base in bases)
 
 
 def _called(body: _Body, tensors: Sequence[Tensor], info: CallInfo) -> Any:

@@ -118,6 +118,7 @@ class Normal:
             Ops.SHRINK: self._part,
             Ops.FUNCTION: self._function,
             Ops.BIND: self._bound,
+            Ops.PARAM: _stray,
         }
 
     def _function(self, node: UOp) -> UOp:
@@ -200,6 +201,15 @@ def _one_writer(written: Sequence[UOp]) -> None:
                 raise InvalidGraphError(
                     "two writes of one run overlap in memory", node=node, stage="realize"
                 )
+
+
+def _stray(param: UOp) -> UOp:
+    raise InvalidGraphError(
+        "this value is made of the arguments of a function that was being traced: a function's "
+        "values are what it returns and writes",
+        node=param,
+        stage="normalise",
+    )
 
 
 def _shaped(param: UOp, shape: tuple[int, ...]) -> UOp:

@@ -35,6 +35,7 @@ from morok.tensor.base import (
 )
 from morok.tensor.prepared import Prepared
 from morok.tensor.provenance import stamp
+from morok.tensor.tracing import note_write
 from morok.tensor.variable import Variable, as_value
 
 _KINDS = {"b": 0, "u": 1, "i": 1, "f": 2}
@@ -262,6 +263,7 @@ class Tensor(Autograd):
             )
         uop = nodes.broadcast_to(nodes.cast(new.uop, self.dtype), own)
         before = self.uop, self._rg, self._home, self._parts, self._alias
+        note_write(self, before)
         self._home, self._parts = memory.pending(self, uop)
         if self._leaf:
             self.uop = unique_leaf(uop)

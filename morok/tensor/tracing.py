@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from morok import engine
 from morok.errors import FunctionError
 from morok.ir import Ops, UOp
 from morok.tensor.base import Base, fail
 
+State = tuple[UOp, bool, UOp | None, Any, bool]
+"""`uop`, `_rg`, `_home`, `_parts` and `_alias` of a tensor."""
+
 
 @dataclass(slots=True)
 class Tracing:
     """One trace: the function's name; the random counters it took, (count, key, first) each; ids of
-    tensors that changed by the way, as running statistics do."""
+    tensors that changed by the way, as running statistics do; what tensors that were written had
+    before."""
 
     name: str
     draws: list[tuple[int, UOp, UOp]] = field(default_factory=list)
     by_the_way: set[int] = field(default_factory=set)
+    before: dict[int, tuple[Base, State]] = field(default_factory=dict)
+
+    def write_back(self, ids: Collection[int]) -> list[Any]:
+        """Give those of the tensors `ids` that were written what they had before; them."""
+        back = [each for key, each in self.before.items() if key in ids]
+        for tensor, state in back:
+            tensor.uop, tensor._rg, tensor._home, tensor._parts, tensor._alias = state
+        return [tensor for tensor, _ in back]
 
 
 class _Local(threading.local):
@@ -43,6 +56,13 @@ def trace_into(notes: Tracing) -> Iterator[Tracing]:
         yield notes
     finally:
         _local.current = before
+
+
+def note_write(tensor: Base, before: State) -> None:
+    """A tensor that was in state `before` is written."""
+    notes = _local.current
+    if notes is not None:
+        notes.before.setdefault(id(tensor), (tensor, before))
 
 
 def depends_on_arguments(uop: UOp) -> bool:
