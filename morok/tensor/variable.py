@@ -24,7 +24,7 @@ class Variable:
     """A number from `min` to `max`, both included, that `bind` gives a value.
 
     One schedule and one set of kernels serve all values. In one run a variable has one value.
-    ArgumentError for bounds that are none.
+    ArgumentError for a name or bounds that are none.
     """
 
     name: str
@@ -32,8 +32,14 @@ class Variable:
     max: int
 
     def __post_init__(self) -> None:
-        if not self.name.isidentifier():
+        if not isinstance(self.name, str) or not self.name.isidentifier():
             raise ArgumentError(f"Variable: {self.name!r} is no name: use letters, digits and _")
+        for field in ("min", "max"):
+            bound = getattr(self, field)
+            if not hasattr(bound, "__index__"):
+                got = type(bound).__name__
+                raise ArgumentError(f"Variable: {field} of {self.name!r} is an int, got {got}")
+            object.__setattr__(self, field, bound.__index__())
         if not -_BIGGEST <= self.min <= self.max <= _BIGGEST:
             raise ArgumentError(
                 f"Variable: {self.name!r} is to lie within {self.min}..{self.max}: the first must "

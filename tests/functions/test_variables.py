@@ -257,8 +257,13 @@ def test_values_out_of_bounds() -> None:
 def test_bad_bounds_and_names() -> None:
     with pytest.raises(ArgumentError, match=r"'n' is to lie within 5\.\.4"):
         mk.Variable("n", 5, 4)
-    with pytest.raises(ArgumentError, match="is no name"):
-        mk.Variable("a b", 1, 2)
+    for name in ("a b", "", 5):
+        with pytest.raises(ArgumentError, match="is no name"):
+            mk.Variable(name, 1, 2)
+    for bound in (1.5, "a", None):
+        with pytest.raises(ArgumentError, match="max of 'n' is an int, got"):
+            mk.Variable("n", 1, bound)
+    assert mk.Variable("n", np.int64(1), 4) == mk.Variable("n", True, 4) == mk.Variable("n", 1, 4)
 
 
 def test_two_values_in_one_run() -> None:
