@@ -10,8 +10,12 @@ from morok.rangeify.movement import (
 )
 from morok.rangeify.multi import on_one_device
 from morok.rangeify.ranges import Rangeify
-from morok.rangeify.split import split_ranges
-from morok.rangeify.transforms import pm_flatten_range, simplify_merge_adjacent
+from morok.rangeify.split import pm_split_ranges, split_ranges
+from morok.rangeify.transforms import (
+    pm_flatten_range,
+    pm_simplify_ranges,
+    simplify_merge_adjacent,
+)
 from morok.rangeify.watch import watch_range_stages
 
 __all__ = [
@@ -23,6 +27,8 @@ __all__ = [
     "on_one_device",
     "pm_flatten_range",
     "pm_mops",
+    "pm_simplify_ranges",
+    "pm_split_ranges",
     "pm_syntactic_sugar",
     "run_kernel_split_pipeline",
     "simplify_merge_adjacent",

@@ -11,10 +11,57 @@ from __future__ import annotations
 from collections import Counter
 
 from morok.dtype import dtypes
-from morok.ir import AxisId, Ops, UOp
+from morok.ir import AxisId, Ops, Pat, RuleSet, UOp, graph_rewrite
 from morok.optimizer import range_end, rename_ranges
 
 _DIVISIONS = frozenset({Ops.FLOORDIV, Ops.FLOORMOD, Ops.IDIV, Ops.MOD})
+
+
+class Parts:
+    """What `pm_split_ranges` collects on its way to the SINK."""
+
+    def __init__(self) -> None:
+        self.divisors: dict[UOp, Counter[int]] = {}  # of a counter: how often by which number
+        self.ordered: set[UOp] = set()  # loops whose iterations see each other
+
+    def lengths(self) -> dict[UOp, int]:
+        """For each loop to be split the length of the inner one: the divisor that is used most."""
+        return {
+            r: max(counts, key=lambda n: (counts[n], n))
+            for r, counts in self.divisors.items()
+            if r not in self.ordered
+        }
+
+
+pm_split_ranges = RuleSet("pm_split_ranges")
+
+
+@pm_split_ranges.opaque(
+    Pat(
+        _DIVISIONS,
+        (Pat(Ops.RANGE, (Pat(Ops.CONST),), rest=True, name="counter"), Pat(Ops.CONST, name="by")),
+        dtype=dtypes.index,
+    )
+)
+def divided(counter: UOp, by: UOp, ctx: Parts) -> None:
+    """Notes r % c and r // c where c divides the end of r."""
+    end, n = range_end(counter), by.arg
+    if 1 < n < end and end % n == 0:
+        ctx.divisors.setdefault(counter, Counter())[n] += 1
+
+
+@pm_split_ranges.opaque(Pat(Ops.AFTER, name="after"))
+def ordered(after: UOp, ctx: Parts) -> None:
+    """Notes the loops that memory is seen within."""
+    ctx.ordered.update(dep for dep in after.src[1:] if dep.op is Ops.RANGE)
+
+
+@pm_split_ranges.opaque(Pat(Ops.SINK, name="sink"))
+def split(sink: UOp, ctx: Parts) -> UOp | None:
+    """RANGE(12) -> RANGE(3) * 4 + RANGE(4), everywhere at once."""
+    lengths = ctx.lengths()
+    ctx.divisors.clear()
+    return _split(sink, lengths).simplify() if lengths else None
 
 
 def split_ranges(sink: UOp) -> UOp:
@@ -25,31 +72,7 @@ def split_ranges(sink: UOp) -> UOp:
     where several divisors are in use, the most frequent goes first, and what is left of the others
     follows: every part is shorter than the whole, so that this ends.
     """
-    sink = sink.simplify()
-    while lengths := _lengths(sink):
-        sink = _split(sink, lengths).simplify()
-    return sink
-
-
-def _lengths(sink: UOp) -> dict[UOp, int]:
-    """For each loop to be split, the length of the inner one."""
-    found: dict[UOp, Counter[int]] = {}
-    ordered: set[UOp] = set()
-    for u in sink.toposort():
-        if u.op is Ops.AFTER:
-            ordered.update(dep for dep in u.src[1:] if dep.op is Ops.RANGE)
-        if u.op not in _DIVISIONS or u.dtype is not dtypes.index:
-            continue
-        counter, by = u.src
-        if counter.op is Ops.RANGE and counter.src[0].op is Ops.CONST and by.op is Ops.CONST:
-            end, n = range_end(counter), by.arg
-            if 1 < n < end and end % n == 0:
-                found.setdefault(counter, Counter())[n] += 1
-    return {
-        r: max(counts, key=lambda n: (counts[n], n))
-        for r, counts in found.items()
-        if r not in ordered
-    }
+    return graph_rewrite(sink.simplify(), pm_split_ranges, ctx=Parts(), name="split ranges")
 
 
 def _split(sink: UOp, lengths: dict[UOp, int]) -> UOp:

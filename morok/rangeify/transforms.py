@@ -60,37 +60,44 @@ def _mergeable(outer: UOp, inner: UOp, forms: list[dict[UOp, int]], fixed: set[U
     return all(f.get(outer, 0) == f.get(inner, 0) * n for f in forms)
 
 
-def simplify_merge_adjacent(sink: UOp) -> UOp:
-    """RANGE(4), RANGE(8) -> RANGE(32), where every index sees them as 8 * outer + inner (or not at
-    all).
+pm_simplify_ranges = RuleSet("pm_simplify_ranges")
 
-    Before: a kernel SINK. After: the same values with fewer loops; no index gained a division.
+
+@pm_simplify_ranges.opaque(Pat(Ops.SINK, name="sink"))
+def merge_adjacent(sink: UOp) -> UOp | None:
+    """RANGE(4), RANGE(8) -> RANGE(32), where every index sees them as 8 * outer + inner (or not at
+    all): all pairs of neighbours that do not share a loop at once."""
+    forms, fixed = _addresses(sink)
+    binders = [u for u in sink.toposort() if u.op in GroupOp.RangeEnding]
+    nests = [u.ended_ranges for u in binders]
+    replace: dict[UOp, UOp] = {}
+    # The loops of a BUFFERIZE are the dims by which it is read: they stay.
+    for loops in dict.fromkeys(u.ended_ranges for u in binders if u.op is not Ops.BUFFERIZE):
+        for outer, inner in pairwise(loops):
+            if outer in replace or inner in replace:
+                continue
+            if not _mergeable(outer, inner, forms, fixed) or not _closed_together(
+                outer, inner, nests
+            ):
+                continue
+            # Both occur only as outer * n + inner, which runs through the merged loop: outer
+            # becomes 0.
+            n = outer.src[0].arg * inner.src[0].arg
+            replace[outer] = UOp.const(dtypes.index, 0)
+            replace[inner] = UOp(Ops.RANGE, dtypes.index, (UOp.const(dtypes.index, n),), outer.arg)
+    if not replace:
+        return None
+    merged = graph_rewrite(sink.substitute(replace), pm_flatten_range, name="flatten ranges")
+    return merged.simplify()
+
+
+def simplify_merge_adjacent(sink: UOp) -> UOp:
+    """Stage 5. Goal: fewer loops.
+
+    Before: a kernel SINK. After: the same values, no two neighbouring loops that could be one; no
+    index gained a division.
     """
-    while True:
-        forms, fixed = _addresses(sink)
-        binders = [u for u in sink.toposort() if u.op in GroupOp.RangeEnding]
-        nests = [u.ended_ranges for u in binders]
-        replace: dict[UOp, UOp] = {}
-        # The loops of a BUFFERIZE are the dims by which it is read: they stay.
-        for loops in dict.fromkeys(u.ended_ranges for u in binders if u.op is not Ops.BUFFERIZE):
-            for outer, inner in pairwise(loops):
-                if outer in replace or inner in replace:
-                    continue
-                if not _mergeable(outer, inner, forms, fixed) or not _closed_together(
-                    outer, inner, nests
-                ):
-                    continue
-                # Both occur only as outer * n + inner, which runs through the merged loop: outer
-                # becomes 0.
-                n = outer.src[0].arg * inner.src[0].arg
-                replace[outer] = UOp.const(dtypes.index, 0)
-                replace[inner] = UOp(
-                    Ops.RANGE, dtypes.index, (UOp.const(dtypes.index, n),), outer.arg
-                )
-        if not replace:
-            return sink
-        sink = graph_rewrite(sink.substitute(replace), pm_flatten_range, name="merge ranges")
-        sink = sink.simplify()
+    return graph_rewrite(sink, pm_simplify_ranges, name="merge ranges")
 
 
 def _closed_together(outer: UOp, inner: UOp, nests: list[tuple[UOp, ...]]) -> bool:
