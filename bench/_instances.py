@@ -160,9 +160,9 @@ class Builder:
 
 def is_elementwise(rule: Rule) -> bool:
     """Whether the left side is data, and arithmetic: not about loops or lanes."""
-    return rule.is_data and all(
+    return rule.left is not None and all(
         part.op in GroupOp.Elementwise or part.op is Ops.CONST
-        for part in walk(rule.left)  # type: ignore[arg-type]
+        for part in walk(rule.left)
         if isinstance(part, Apply)
     )
 

@@ -38,7 +38,7 @@ class Row:
 
 
 def _row(row: Row, default: Any) -> Any:
-    if isinstance(default, Callable):  # type: ignore[arg-type]
+    if callable(default):
         return field(default_factory=default, metadata={"row": row})
     return field(default=default, metadata={"row": row})
 

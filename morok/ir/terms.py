@@ -310,8 +310,8 @@ def lift(value: object) -> Term:
     """A term as it is, a number as a Literal; RuleError for anything else."""
     if isinstance(value, Term):
         return value
-    if type(value) in (bool, int, float):
-        return Literal(value)  # type: ignore[arg-type]
+    if isinstance(value, (bool, int, float)) and type(value) in (bool, int, float):  # no NumPy's
+        return Literal(value)
     raise RuleError(f"{value!r} cannot stand in a rule: expected a symbol or a Python number")
 
 

@@ -133,7 +133,7 @@ class Tensor(Autograd):
         return {**array.__array_interface__, "data": array.reshape(-1).data}
 
     def __buffer__(self, flags: int) -> memoryview:
-        return memoryview(self.numpy())  # type: ignore[arg-type]
+        return self.numpy().data
 
     def _plain(self) -> npt.NDArray[Any]:
         """The contents as an array of some NumPy dtype that holds them."""

@@ -32,8 +32,7 @@ class Normalize(Window):
 
     def _row_dims(self, method: str, normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
         """The last dims, whose lengths must be `normalized_shape`."""
-        whole = isinstance(normalized_shape, int)
-        row = (normalized_shape,) if whole else tuple(normalized_shape)  # type: ignore[arg-type]
+        row = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         if not row or self.shape[-len(row) :] != row:
             fail(ShapeError, f"{method}: shape {self.shape} does not end with {row}")
         return tuple(range(self.ndim - len(row), self.ndim))

@@ -68,7 +68,7 @@ def step_roots() -> list[UOp]:
             handed.extend(roots)
             raise InterruptedError
 
-    memory.engine = Watched  # type: ignore[assignment]
+    memory.engine = Watched
     loss = net(images).cross_entropy(labels)
     loss.backward()
     try:

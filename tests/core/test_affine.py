@@ -22,7 +22,7 @@ BIG = 2**62
 
 def rules(name: str, native: str, ops: object, dtype: str | None = None) -> RuleSet:
     made = RuleSet(name)
-    made.native(native, ops=ops, dtype=dtype)  # type: ignore[arg-type]
+    made.native(native, ops=ops, dtype=dtype)
     return made
 
 

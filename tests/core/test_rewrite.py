@@ -481,7 +481,7 @@ def test_trace_records_every_step() -> None:
     with Trace() as trace:
         graph_rewrite(root, rules, name="outer")
         with pytest.raises(TypeError):
-            graph_rewrite(3, rules)  # type: ignore[type-var]
+            graph_rewrite(3, rules)
     graph_rewrite((i + 4) + 2, simple())
     outer, inner = trace.rewrites
     assert (outer.name, outer.depth, outer.root, outer.result) == ("outer", 0, root, i + 5)

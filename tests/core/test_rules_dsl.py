@@ -237,7 +237,7 @@ def test_bad_tables_are_refused_by_name() -> None:
         (("rule", x.cast(y.dtype), x), "dtype"),
     ]
     for row, message in bad:
-        refused(lambda rules, row=row: rules.table([row]), message)  # type: ignore[misc]
+        refused(lambda rules, row=row: rules.table([row]), message)
 
 
 def test_int_literals_where_floats_may_stand() -> None:
@@ -250,7 +250,7 @@ def test_int_literals_where_floats_may_stand() -> None:
 
 def test_numbers_and_symbols_only() -> None:
     with pytest.raises(RuleError, match="cannot stand in a rule"):
-        x + "y"  # type: ignore[operator]
+        x + "y"
     with pytest.raises(RuleError, match="truth value while a rule is defined"):
         bool(0 < c < 4)
     with pytest.raises(RuleError, match="belongs inside"):
@@ -307,11 +307,11 @@ def test_bad_opaque_rules_are_refused_by_name() -> None:
     refused(define(add, lambda a, b: None, when=lambda a: a > 0), "outside the guard language")
     RuleSet("good").opaque(Pat(name="n"), any_root=True)(lambda n: None)
     with pytest.raises(RuleError, match="unknown op"):
-        Pat("ADD")  # type: ignore[arg-type]
+        Pat("ADD")
     with pytest.raises(RuleError, match="empty set of ops"):
         Pat(())
     with pytest.raises(RuleError, match="class string"):
-        Pat(Ops.ADD, dtype=3)  # type: ignore[arg-type]
+        Pat(Ops.ADD, dtype=3)
     with pytest.raises(RuleError, match="rest=True"):
         Pat(Ops.SINK, rest=True)
 

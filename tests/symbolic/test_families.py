@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from bench._evaluation import assert_equal, environment, loaded
-from morok.dtype import dtypes
-from morok.ir import AxisType, Ops, UOp, graph_rewrite
+from morok.dtype import DType, dtypes
+from morok.ir import AxisType, Ops, RuleSet, UOp, graph_rewrite
 from morok.symbolic import negations, products, reciprocals, shifts, sym, symbolic
 
 X = dtypes.index
@@ -122,15 +122,15 @@ def test_the_named_sets() -> None:
 # Late rules --------------------------------------------------------------------------------------
 
 
-def assert_late(before: UOp, rules: object, gone: Ops) -> None:
-    after = graph_rewrite(before, rules)  # type: ignore[arg-type]
+def assert_late(before: UOp, rules: RuleSet, gone: Ops) -> None:
+    after = graph_rewrite(before, rules)
     assert all(node.op is not gone for node in after.toposort()), after.tree()
     assert_equal(before, after, environment(before, np.random.default_rng(3)))
 
 
 @pytest.mark.parametrize("dtype", [*dtypes.ints], ids=lambda d: d.name)
-def test_powers_of_two(dtype: object) -> None:
-    x = loaded(dtype, 4)  # type: ignore[arg-type]
+def test_powers_of_two(dtype: DType) -> None:
+    x = loaded(dtype, 4)
     for power in (1, 2, 4, 64):
         assert_late(x // power, shifts, Ops.FLOORDIV)
         assert_late(x % power, shifts, Ops.FLOORMOD)

@@ -37,7 +37,7 @@ def test_a_search_does_not_look_at_all_spans() -> None:
         def __le__(self, other: object) -> bool:
             nonlocal looked
             looked += 1
-            return int(self) <= int(other)  # type: ignore[call-overload]
+            return int(self) <= int(other)
 
     spans = Spans([(0, Counted(10000), -1), *((i, Counted(i + 8), i) for i in range(0, 8192, 8))])
     looked = 0
@@ -172,7 +172,7 @@ def test_many_aliases_cost_what_they_overlap(monkeypatch: pytest.MonkeyPatch) ->
         def __init__(self, spans: object) -> None:
             nonlocal made
             made += 1
-            super().__init__(spans)  # type: ignore[arg-type]
+            super().__init__(spans)
 
     monkeypatch.setattr(buffers, "Spans", Counted)
     for _ in range(3):

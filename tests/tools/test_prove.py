@@ -26,7 +26,7 @@ DATA = [rule for rules in PACKAGE_SETS for rule in rules if rule.is_data]
 
 def one(left: object, right: object, guard: object = (), dtype: str | None = "x") -> Rule:
     rules = RuleSet("test", dtype=dtype)
-    rules.table([("rule", left, right, guard)])  # type: ignore[list-item]
+    rules.table([("rule", left, right, guard)])
     return rules["rule"]
 
 
@@ -187,7 +187,7 @@ def test_the_function_of_a_rule_is_proved_as_a_table_is() -> None:
     rules = RuleSet("test", dtype="x")
 
     @rules.rule
-    def cancel(x, c0: Const, c1: Const):  # type: ignore[no-untyped-def]
+    def cancel(x, c0: Const, c1: Const):
         when(c0 > 0, c1 > 0, divides(c0, c1))
         return (x * c0) // c1, x // (c1 // c0)
 

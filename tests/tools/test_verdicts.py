@@ -17,7 +17,7 @@ STRUCTURE = {"vector", "lanes", "loops", "gates"}
 
 def one(left: object, right: object, guard: object = ()) -> Rule:
     rules = RuleSet("test", dtype="x")
-    rules.table([("rule", left, right, guard)])  # type: ignore[list-item]
+    rules.table([("rule", left, right, guard)])
     return rules["rule"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ from morok.runtime import DiskCache
 from morok.tools import doctor
 
 
-def only(findings: object) -> doctor.Finding:
-    (finding,) = findings  # type: ignore[misc]
+def only(findings: Iterable[doctor.Finding]) -> doctor.Finding:
+    (finding,) = findings
     return finding
 
 

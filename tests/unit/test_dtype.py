@@ -232,7 +232,7 @@ def test_promotion_of_vectors_index_and_nonsense() -> None:
     with pytest.raises(DTypeError):
         promote(dtypes.index, weak=[1.0])
     with pytest.raises(DTypeError, match="str is not a Python number"):
-        promote(dtypes.int8, weak=["1"])  # type: ignore[list-item]
+        promote(dtypes.int8, weak=["1"])
 
 
 def test_accumulators() -> None:
