@@ -19,7 +19,7 @@ from weakref import WeakSet, ref
 from morok import config, engine
 from morok._core import Flat, toposort
 from morok.caches import CacheInfo, register
-from morok.capture.closure import closed_over
+from morok.capture.closure import closed_over, is_users, methods_of, names_in, values_of
 from morok.capture.structure import Rebuild, Wrapper, flatten, rebuilder
 from morok.capture.trace import named_arguments, place_of
 from morok.dtype import dtypes
@@ -182,17 +182,29 @@ def everything(
     flat.add(tuple(kwargs))
     waiting: list[Any] = [function]
     seen: set[int] = set()
+    names: set[str] = set()
+    classes: dict[type, None] = {}
     opaque = keys = 0
     while waiting:
         for root in waiting:
             if id(root) not in seen:
                 seen.add(id(root))
+                names |= names_in(root)
                 for name, value in closed_over(root):
                     flat.add(value, name)
         waiting = flat.opaque[opaque:]
-        classes = (part for part in flat.key[keys:] if isinstance(part, type))
-        waiting += (each for each in classes if each.__module__ != "builtins")
+        types = [part for part in flat.key[keys:] if isinstance(part, type)]
+        types = [each for each in types if each.__module__ != "builtins"]
         opaque, keys = len(flat.opaque), len(flat.key)
+        waiting += types
+        classes.update(dict.fromkeys(filter(is_users, waiting)))
+        if not waiting:  # all names are known that stand for methods so far
+            for cls in classes:
+                waiting += (f for f in methods_of(cls, names) if id(f) not in seen)
+    for cls in classes:
+        for name, value in values_of(cls, names):
+            flat.key.append(name)
+            flat.add(value, f"{cls.__qualname__}.{name}")
     return flat
 
 

@@ -1,19 +1,23 @@
 """Which tensors a function can reach without being given them, and by which ways.
 
 Entered are closure cells, defaults, the globals that the code (and code nested in it) names, and
-from there containers, objects, methods and other functions; of classes and modules the tensors that
-stand in them. Every step that can be changed later is an edge; the edges that lead to tensors are
-what must still hold when a recording is replayed.
+from there containers, objects, methods and other functions; of modules what the code names in them,
+of classes the tensors. Every step that can be changed later is an edge; the edges that lead to
+tensors are what must still hold when a recording is replayed. Methods and Python values of a user's
+classes are found by the names that code uses, whatever they are attributes of.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dis import get_instructions
 from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from morok._core import Dispatcher
 from morok.caches import memoized
@@ -21,6 +25,12 @@ from morok.capture.structure import Wrapper, attributes, has_attributes
 from morok.tensor import Tensor
 
 _ENTERED = (dict, list, tuple, set, frozenset, deque, MethodType, partial, Dispatcher, Wrapper)
+
+_PLAIN = (int, float, complex, str, bytes, np.generic, np.ndarray)
+_VALUES = (*_PLAIN, tuple, list, dict, set, frozenset)
+_NOT_ENTERED = frozenset({*sys.stdlib_module_names, "builtins", "morok", "numpy"})
+"""Packages whose functions and classes do what they do, whatever a user changes."""
+_FOR_MAKING = frozenset({"__init__", "__new__", "__init_subclass__", "__repr__", "__str__"})
 
 
 class Edge(NamedTuple):
@@ -105,6 +115,39 @@ def closed_over(root: Any) -> Iterator[tuple[str, Any]]:
         edges = iter(())
     for edge in edges:
         yield edge.name.lstrip("."), edge.value
+
+
+def names_in(root: Any) -> frozenset[str]:
+    """The names that a function's code uses: its globals, and attributes of whatever."""
+    return _all_names(root.__code__) if isinstance(root, FunctionType) else frozenset()
+
+
+def is_users(value: Any) -> bool:
+    """Whether this is a class whose methods are a user's."""
+    return isinstance(value, type) and value.__module__.partition(".")[0] not in _NOT_ENTERED
+
+
+def methods_of(cls: type, named: Container[str]) -> Iterator[Any]:
+    """The functions in a class that stand under one of the names, or that Python calls itself."""
+    for name, value in _in_class(cls):
+        if name in named or (name[:2] == "__" and name not in _FOR_MAKING):
+            inner = value.fget if isinstance(value, property) else value
+            inner = getattr(inner, "__func__", inner)  # of a staticmethod or classmethod
+            if isinstance(inner, (FunctionType, Dispatcher, Wrapper)):
+                yield inner
+
+
+def values_of(cls: type, named: Container[str]) -> Iterator[tuple[str, Any]]:
+    """The Python values that stand in a class under one of the names."""
+    for name, value in _in_class(cls):
+        if name in named and name[:2] != "__" and isinstance(value, _VALUES):
+            yield name, value
+
+
+def _in_class(cls: type) -> Iterator[tuple[str, Any]]:
+    for each in cls.__mro__:
+        if is_users(each):
+            yield from vars(each).items()
 
 
 def _hashable(key: Any) -> Any:
@@ -194,10 +237,14 @@ def _of_module(module: ModuleType, names: Sequence[str]) -> Iterator[Edge]:
     """What a function that uses these names can find in a module: tensors and what holds them."""
     if module.__name__.partition(".")[0] == "morok":
         return
+    own = module.__name__.partition(".")[0] not in _NOT_ENTERED
+    found = (Tensor, *_VALUES, *((FunctionType, type) if own else ()))
     for name in names:
         value = vars(module).get(name)
-        if isinstance(value, (Tensor, list, dict, tuple)) or has_attributes(value):
+        if isinstance(value, found) or has_attributes(value):
             yield Edge("dict", vars(module), name, value, f".{name}")
+        elif isinstance(value, ModuleType) and value.__name__.startswith(f"{module.__name__}."):
+            yield from _of_module(value, names)
 
 
 def _contents(cell: CellType) -> Any:
@@ -205,6 +252,12 @@ def _contents(cell: CellType) -> Any:
         return cell.cell_contents
     except ValueError:  # not bound yet
         return None
+
+
+@memoized(1024)
+def _all_names(code: CodeType) -> frozenset[str]:
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    return frozenset(code.co_names).union(*map(_all_names, inner))
 
 
 @memoized(1024)

@@ -4,6 +4,7 @@ that arguments share, values that get away."""
 from __future__ import annotations
 
 import functools
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -137,3 +138,90 @@ def test_a_value_that_got_away_has_no_value() -> None:
         f(Tensor([3.0, 3.0]))
     with pytest.raises(InvalidGraphError, match="made of the arguments of a function"):
         kept[0].numpy()
+
+
+# Python values and tensors that methods and modules name -----------------------------------------
+
+USERS = """
+import morok as mk
+scale, weight = 2.0, mk.Tensor([2.0, 3.0])
+
+def scaled(x):
+    return x * scale
+
+def weighted(x):
+    return x * weight
+
+class Thing:
+    power = 2
+
+    def scaled(self, x):
+        return self.inner(x)
+
+    def inner(self, x):
+        return scaled(x) ** self.power
+
+    def unused(self, x):
+        return x * changes_all_the_time
+
+    def __call__(self, x):
+        return x * weight
+
+    @staticmethod
+    def static(x):
+        return x * weight
+
+    @classmethod
+    def of_class(cls, x):
+        return x * scale ** cls.power
+
+    @property
+    def product(self):
+        return weight * scale
+"""
+
+
+def users_module() -> ModuleType:
+    module = ModuleType("users")
+    exec(USERS, vars(module))
+    return module
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda users, thing: lambda x: x * users.scale,
+        lambda users, thing: lambda x: users.scaled(x),
+        lambda users, thing: lambda x: users.weighted(x),
+        lambda users, thing: lambda x: thing.scaled(x),
+        lambda users, thing: lambda x: thing(x),
+        lambda users, thing: lambda x: thing.static(x),
+        lambda users, thing: lambda x: users.Thing.of_class(x),
+        lambda users, thing: lambda x: users.Thing()(x),
+        lambda users, thing: lambda x: thing.product + x,
+        lambda users, thing: thing.scaled,
+    ],
+)
+def test_what_methods_and_modules_name_is_what_it_is_now(use) -> None:
+    users = users_module()
+    plain = use(users, users.Thing())
+    f, x = mk.function(plain), Tensor([5.0, 6.0])
+
+    def agree() -> None:
+        assert f(x).tolist() == plain(x).tolist()
+
+    agree()
+    users.weight.assign([7.0, 9.0])
+    agree()
+    users.weight = Tensor([1.0, 4.0])
+    agree()
+    traces = f.traces
+    users.changes_all_the_time = 3
+    agree()
+    assert f.traces == traces <= 2
+    users.scale = 3.0
+    agree()
+    users.Thing.power = 1
+    agree()
+    users.scaled = lambda x: x + 1
+    agree()
