@@ -27,13 +27,8 @@ from morok.ir import (
 )
 
 Array = np.ndarray
-F32, F16, I32, U64, IDX = (
-    dtypes.float32,
-    dtypes.float16,
-    dtypes.int32,
-    dtypes.uint64,
-    dtypes.index,
-)
+F32, F16 = dtypes.float32, dtypes.float16
+I32, U64, IDX = dtypes.int32, dtypes.uint64, dtypes.index
 N = 32
 RTOL = 2e-6  # of float32 functions that are not exact
 
