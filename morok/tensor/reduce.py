@@ -31,11 +31,14 @@ class Names(TypedDict, total=False):
 
 
 def _named(dim: Dims, keepdim: bool, names: Names) -> tuple[Dims, bool]:
-    """`dim` and `keepdim`, by whichever names they were given."""
+    """`dim` and `keepdim`, by whichever names they were given. TypeError for an unknown one, or for
+    `dim` by both."""
     unknown = names.keys() - Names.__annotations__.keys()
     if unknown:
         raise TypeError(f"a reduction has no argument {sorted(unknown)[0]!r}")
     axis = names.get("axis")
+    if dim is not None and axis is not None:
+        raise TypeError(f"a reduction takes dim or axis, not both: {dim} and {axis}")
     return dim if axis is None else axis, keepdim or names.get("keepdims", False)
 
 

@@ -297,3 +297,13 @@ def test_norms_of_what_its_dtype_cannot_square() -> None:
     assert Tensor([30, 40, -120], dtype=dtypes.int8).norm().tolist() == 130
     assert Tensor([60.0, 80.0], dtype=dtypes.float16).norm(3, 0, keepdim=True).shape == (1,)
     assert Tensor([0, 3, -4], dtype=dtypes.int8).norm(0).tolist() == 2
+
+
+def test_names_of_arguments() -> None:
+    """PyTorch's or NumPy's, not one axis by each."""
+    x = Tensor([[1, 2], [3, 4]])
+    assert x.sum(axis=0, keepdims=True).tolist() == x.sum(0, keepdim=True).tolist() == [[4, 6]]
+    with pytest.raises(TypeError, match="takes dim or axis, not both: 0 and 1"):
+        x.sum(0, axis=1)
+    with pytest.raises(TypeError, match="has no argument 'axes'"):
+        x.max(axes=1)
