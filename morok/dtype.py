@@ -83,8 +83,8 @@ class DType:
             raise DTypeError(f"{self} is a vector already: call .scalar.vec({count})")
         if self.kind == "v":
             raise DTypeError("void has no vectors")
-        if count < 1:
-            raise DTypeError(f"a vector of {self} needs at least 1 lane, got {count}")
+        if not 1 <= count < 1 << 16:
+            raise DTypeError(f"a vector of {self} has 1 to 65535 lanes, got {count}")
         return self if count == 1 else _intern(self, count, None)
 
     def ptr(self, addrspace: AddrSpace = AddrSpace.GLOBAL) -> DType:
@@ -232,7 +232,7 @@ def dtype_by_name(name: str) -> DType:
         raise DTypeError(f"no dtype is called {name!r}: expected one of {known}") from None
 
 
-_VECTOR = re.compile(r"<(\d+) x (.+)>")
+_VECTOR = re.compile(r"<(\d{1,9}) x (.+)>")
 _POINTER = re.compile(r"(.+)\*(local|reg)?")
 
 

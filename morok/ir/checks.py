@@ -120,8 +120,12 @@ def _int(value: object) -> bool:
     return type(value) is int
 
 
+def _axis_id(value: object) -> bool:
+    return isinstance(value, AxisId) and is_whole(value.number)
+
+
 _ARGUMENTS: dict[Ops, tuple[str, Callable[[Any], bool]]] = {
-    Ops.RANGE: ("(AxisId, AxisType)", _fields(_is(AxisId), _is(AxisType))),
+    Ops.RANGE: ("(AxisId, AxisType)", _fields(_axis_id, _is(AxisType))),
     Ops.REDUCE_AXIS: ("(ReduceOp, axes)", _fields(_is(ReduceOp), is_whole_tuple)),
     Ops.REDUCE: ("a ReduceOp", _is(ReduceOp)),
     Ops.ALLREDUCE: ("a ReduceOp", _is(ReduceOp)),

@@ -7,6 +7,7 @@ the `Fault` it found.
 from __future__ import annotations
 
 from math import prod
+from string import Formatter
 from typing import Any
 
 from morok._core import Node
@@ -136,6 +137,9 @@ def _index(node: Node, src: tuple[Any, ...]) -> Fault | None:
         return Fault("source-count", "src", "buffer, *indices, [gate]", f"{len(src)} sources")
     if node.arg and src[-1].dtype.kind != "b":
         return Fault("index-gate", "gate", "Bool", str(src[-1].dtype))
+    if node.arg and src[-1].dtype.count not in (1, node.dtype.base.count):
+        lanes = f"Bool with lanes of {node.dtype}"
+        return Fault("index-gate", "gate", lanes, str(src[-1].dtype))
     for position in src[1:-1] if node.arg else src[1:]:
         if position.dtype.kind not in "xiu":
             return Fault("index-dtype", "indices", "an index", str(position.dtype))
@@ -178,6 +182,9 @@ def _store(node: Node, src: tuple[Any, ...]) -> Fault | None:
     element = target.dtype.base.scalar if target.dtype.is_ptr else target.dtype.scalar
     if value.dtype.scalar is not element:
         return Fault("operands", "value", str(element), str(value.dtype))
+    if target.op is Ops.INDEX and value.dtype.count > target.dtype.base.count:
+        lanes = f"{target.dtype.base.count} lanes, as its INDEX has"
+        return Fault("operands", "value", lanes, str(value.dtype))
     return None
 
 
@@ -269,6 +276,27 @@ def _bitcast(node: Node, src: tuple[Any, ...]) -> Fault | None:
     return None
 
 
+def _format(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    """The format string names its operands by number, or in turn."""
+    try:
+        fields = [name for _, name, _, _ in Formatter().parse(node.arg) if name is not None]
+    except ValueError as error:
+        return Fault("format", "format", "a format string", f"{node.arg!r}: {error}")
+    named = [name for name in fields if name]
+    values = sum(source.dtype.kind != "v" for source in src)
+    if named and len(named) != len(fields):
+        return Fault("format", "format", "{} or {0}, not both", repr(node.arg))
+    for name in named or map(str, range(len(fields))):
+        if not name.isdecimal() or int(name) >= values:
+            known = f"values numbered below {values}"
+            return Fault("format", "format", known, f"{{{name}}} in {node.arg!r}")
+    return None
+
+
+def _custom_expression(node: Node, src: tuple[Any, ...]) -> Fault | None:
+    return _expression(node, src) or _format(node, src)
+
+
 def _expression(node: Node, src: tuple[Any, ...]) -> Fault | None:
     return None if node.dtype.kind != "v" else Fault("dtype", "dtype", "that of a value", "Void")
 
@@ -277,6 +305,8 @@ def _cast(node: Node, src: tuple[Any, ...]) -> Fault | None:
     before, after = src[0].dtype, node.dtype
     if after.kind == "v":
         return _expression(node, src)
+    if before.is_ptr and not after.is_ptr:
+        return Fault("cast-pointer", "dtype", "a pointer", str(after))
     if not after.is_ptr and before.count != after.count:
         return Fault("cast-lanes", "dtype", f"{before.count} lanes", str(after))
     return None
@@ -350,7 +380,8 @@ SPECIAL_CHECKS: dict[Ops, Check] = {
     Ops.GEP: _gep,
     Ops.CAT: _cat,
     Ops.BITCAST: _bitcast,
-    Ops.CUSTOM_I: _expression,
+    Ops.CUSTOM: _format,
+    Ops.CUSTOM_I: _custom_expression,
     Ops.CAST: _cast,
     Ops.IF: _if,
     Ops.BIND: _bind,

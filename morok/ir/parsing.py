@@ -110,7 +110,8 @@ def _built(root: _Line, made: dict[int, _Line]) -> UOp:
 
 
 _LINE = re.compile(
-    r"(?P<box>(?:[│├└ ] {3}|[├└]── )*)(?:→ \[(?P<again>\d+)\]|\[(?P<id>\d+)\] (?P<rest>.+))"
+    r"(?P<box>(?:[│├└ ] {3}|[├└]── )*)"
+    r"(?:→ \[(?P<again>\d{1,18})\]|\[(?P<id>\d{1,18})\] (?P<rest>.+))"
 )
 _NODE = re.compile(r"(?P<op>[A-Z][A-Z0-9_]*)(?P<arguments>\(.*\))?(?: : (?P<dtype>[^\"]+))?")
 
@@ -201,7 +202,7 @@ class _Line:
         bare = name in BARE or BARE_OPS.get(op) == name
         shown = RENAMED.get(name, name)
         if not (cursor.left() if bare else cursor.named(shown)):
-            return None
+            return b"" if name == "bytes" else None
         kind = _INFO[op] if name == "info" else _KINDS.get(name)
         if name == "value":
             kind = tuple if self.shape else self.dtype

@@ -337,7 +337,7 @@ class UOp(Fields, Operators, _core.Node):
         """A vector of scalars; the scalar itself when there is one."""
         if len(elements) == 1:
             return elements[0]
-        dtype = elements[0].dtype.scalar.vec(len(elements))
+        dtype = elements[0].dtype.scalar.vec(len(elements)) if elements else dtypes.void
         return check_node(UOp(Ops.VECTORIZE, dtype, elements))
 
     def gep(self, indices: int | Iterable[int]) -> UOp:
@@ -349,7 +349,8 @@ class UOp(Fields, Operators, _core.Node):
     def cat(*sources: UOp) -> UOp:
         """Vectors joined."""
         lanes = sum(source.dtype.count for source in sources)
-        return check_node(UOp(Ops.CAT, sources[0].dtype.scalar.vec(lanes), sources))
+        dtype = sources[0].dtype.scalar.vec(lanes) if sources else dtypes.void
+        return check_node(UOp(Ops.CAT, dtype, sources))
 
     def unroll(self, axes: tuple[tuple[int, int], ...]) -> UOp:
         """The lanes of this value as iterations of `axes`, (axis, factor) pairs."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from morok import config
 from morok.errors import InvalidGraphError
-from morok.ir.checks import Fault, fault_error, fault_of
+from morok.ir.checks import Fault, fault_error, fault_of, is_laid_out
 from morok.ir.ops import AxisType, InvalidType, Ops
 from morok.ir.optable import OPS, Category, GroupOp
 from morok.ir.shapes import extent
@@ -99,6 +99,16 @@ def _level_ops(graph: _Graph) -> _Found:
             yield node, Fault("level-ops", "", why, node.op.name)
 
 
+def _statements(graph: _Graph) -> _Found:
+    expected = "statements, one or more"
+    if not graph.root.src:
+        yield graph.root, Fault("statements", "sources", expected, "none")
+    for source in graph.root.src:
+        if source.dtype.kind != "v":
+            got = f"{source.op.name} of {source.dtype}"
+            yield graph.root, Fault("statements", "sources", expected, got)
+
+
 def _local(graph: _Graph) -> _Found:
     for node in graph.nodes:
         fault = fault_of(node)
@@ -114,14 +124,21 @@ def _all_closed(graph: _Graph) -> _Found:
         yield axis, Fault("ranges-closed", "", "every range closed", f"{axis.arg[0]} left open")
 
 
+_CLOSING: Final = {Ops.END: 1, Ops.REDUCE: 1, Ops.STORE: 2}  # where the ranges begin
+
+
 def _closed_once(graph: _Graph) -> _Found:
-    """END closes what is open below it: a range is closed by its STORE or by an END, never both."""
+    """END closes what is open below it: a range is closed by its STORE or by an END, never both.
+    STORE and REDUCE may go through a loop that nothing in them counts, but none that is closed."""
     for node in graph.nodes:
-        if node.op is not Ops.END:
+        start = _CLOSING.get(node.op)
+        if start is None:
             continue
-        open_below = node.src[0].open_ranges
-        for axis in node.src[1:]:
-            if axis.op is Ops.RANGE and axis not in open_below:
+        open_below = {axis for source in node.src[:start] for axis in source.open_ranges}
+        for axis in node.src[start:]:
+            if axis.op is not Ops.RANGE or axis in open_below:
+                continue
+            if node.op is Ops.END or any(axis in s.backward_slice() for s in node.src[:start]):
                 got = f"{axis.arg[0]}, which is not"
                 yield node, Fault("closed-once", "ranges", "ranges open in the computation", got)
 
@@ -337,10 +354,12 @@ RULES: Final = (
               "only ops of the level, and none that the stage removed", _level_ops),
     GraphRule("local", _ALL,
               "source counts, arguments, dtypes, operands (checks.py)", _local),
+    GraphRule("statements", _KERNEL,
+              "a kernel does something, and has no other results", _statements),
     GraphRule("ranges-closed", _TENSOR | _KERNEL,
               "no range is open at the root", _all_closed),
     GraphRule("closed-once", _TENSOR | _KERNEL,
-              "END closes ranges that are open below it", _closed_once),
+              "END, STORE and REDUCE close no range a second time", _closed_once),
     GraphRule("axis-id", _KERNEL,
               "one RANGE for each axis number, renumbered, no placeholder", _one_axis_one_range),
     GraphRule("store-target", _ALL,
@@ -369,7 +388,8 @@ def _is_kernel(node: UOp) -> bool:
 
 
 def find_faults(root: UOp, level: Level, absent: Collection[Ops] = ()) -> _Found:
-    """(node, fault) pairs, in order of the rules; `absent` are ops that must be gone.
+    """(node, fault) pairs, in order of the rules; `absent` are ops that must be gone. Where the
+    fields of a node cannot be read, only local faults are found.
 
     Kernels that a tensor-level graph calls are checked at their own level.
     """
@@ -386,8 +406,9 @@ def find_faults(root: UOp, level: Level, absent: Collection[Ops] = ()) -> _Found
             depth += (node.op is Ops.IF) - (node.op is Ops.ENDIF)
             if depth:
                 graph.in_if.add(node)
+    readable = all(map(is_laid_out, nodes))
     for rule in RULES:
-        if level in rule.levels:
+        if level in rule.levels and (readable or rule.find is _local):
             yield from rule.find(graph)
     if level is Level.TENSOR:
         for node in nodes:

@@ -58,12 +58,12 @@ def merge_short_lane(facts: Facts) -> Opt | None:
     What reductions read may become uneven, as a copy of it is not; other reads must go on too. The
     taps of a window, along which the sums of a weight's gradient walk a whole image, are no rows.
     """
-    (store, *others) = facts.sink.src
+    if len(facts.sink.src) != 1 or not facts.reduces:
+        return None
+    (store,) = facts.sink.src
     axes = sorted(store.ended_ranges, key=lambda rng: rng.arg[0])
     lanes = [rng for rng in axes if lane_stride(store.src[0], rng) == 1]
-    if others or not facts.reduces or not all(map(facts.usable, axes)):
-        return None
-    if len(lanes) != 1 or not short_lane(lanes[0]):
+    if not all(map(facts.usable, axes)) or len(lanes) != 1 or not short_lane(lanes[0]):
         return None
     (lane,) = lanes
     copied = reads_of([node.src[0] for node in facts.reduces])

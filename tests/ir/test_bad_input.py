@@ -356,6 +356,30 @@ TABLE: dict[str, tuple[Ops, Build, str, str, str]] = {
     "shapes that differ": (
         *(Ops.ADD, lambda: X + X.permute((1, 0)), "src", "one shape", "(2, 3) and (3, 2)"),
     ),
+    "no elements": (Ops.VECTORIZE, lambda: UOp.vectorize(), "src", "elements", "0 sources"),
+    "nothing to join": (Ops.CAT, lambda: UOp.cat(), "src", "sources", "0 sources"),
+    "axis id below zero": (*(Ops.RANGE, lambda: UOp.range(4, -1), "axis_id", "AxisId", "-1"),),
+    "more lanes than the place has": (
+        Ops.STORE,
+        lambda: MEMORY.at(7).store(UOp.vconst(F32, (1.0, 2.0))),
+        *("value", "1 lanes", "<2 x Float32>"),
+    ),
+    "gate of other lanes": (
+        Ops.INDEX,
+        lambda: MEMORY.at(0, gate=UOp.vconst(BOOL, (True, False))),
+        *("gate", "lanes of Float32", "<2 x Bool>"),
+    ),
+    "number of an address": (Ops.CAST, lambda: MEMORY.cast(F32), "dtype", "a pointer", "Float32"),
+    "format of nothing": (Ops.CUSTOM, lambda: UOp.custom("f({0})"), "format", "below 0", "{0}"),
+    "format of a word": (
+        *(Ops.CUSTOM_I, lambda: UOp.custom_i("{x}", F32, ONE), "format", "below 1", "{x}"),
+    ),
+    "format without end": (
+        *(Ops.CUSTOM_I, lambda: UOp.custom_i("{0", F32, ONE), "format", "a format string", "{0"),
+    ),
+    "format in two ways": (
+        *(Ops.CUSTOM_I, lambda: UOp.custom_i("{} {0}", F32, ONE), "format", "not both", "{} {0}"),
+    ),
     "program filled out of order": (
         Ops.PROGRAM,
         lambda: UOp.program(KERNEL, CPU, UOp.new_source("")),
@@ -420,6 +444,27 @@ GRAPHS: dict[str, tuple[UOp, Level, Ops, str, str]] = {
     "parameter that is no pointer": (
         UOp.new_sink(UOp.param(0, F32, 8).at(I).store(ONE, I), info=KernelInfo("k")),
         *(Level.KERNEL, Ops.PARAM, "a pointer", "Float32"),
+    ),
+    "kernel of nothing": (
+        UOp.new_sink(info=KernelInfo("k")),
+        *(Level.KERNEL, Ops.SINK, "statements", "none"),
+    ),
+    "kernel of a value": (
+        UOp.new_sink(ONE, info=KernelInfo("k")),
+        *(Level.KERNEL, Ops.SINK, "statements", "CONST of Float32"),
+    ),
+    "sum stored in the loop it has closed": (
+        UOp.new_sink(
+            MEMORY.at(0).store(MEMORY.at(I).reduce(ReduceOp.ADD, I), I), info=KernelInfo("k")
+        ),
+        *(Level.KERNEL, Ops.STORE, "open in the computation", "R0"),
+    ),
+    "sum of a sum over its loop": (
+        UOp.new_sink(
+            MEMORY.at(0).store(MEMORY.at(I).reduce(ReduceOp.ADD, I).reduce(ReduceOp.MAX, I)),
+            info=KernelInfo("k"),
+        ),
+        *(Level.KERNEL, Ops.REDUCE, "open in the computation", "R0"),
     ),
     "sequence out of order": (
         UOp.new_linear(INT, UOp(Ops.NEG, I32, (FOUR,)), FOUR),

@@ -285,6 +285,15 @@ def test_all_faults_can_be_listed():
     ]
 
 
+def test_of_fields_that_cannot_be_read_only_that_is_said():
+    broken = UOp(Ops.RANGE, IDX), UOp(Ops.STORE, dtypes.void)
+    faults = list(find_faults(UOp(Ops.SINK, dtypes.void, broken, KernelInfo("k")), Level.KERNEL))
+    assert {(node.op, fault.rule) for node, fault in faults} >= {
+        (Ops.RANGE, "source-count"),
+        (Ops.STORE, "source-count"),
+    }
+
+
 def test_between_stages_the_setting_decides():
     bad = kernel(param(0)[loop(4, 0)].store(1.0))
     with config.override(verify=False):
