@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import prod
 
 from morok._core import COPY_KERNEL
 from morok.capture.trace import Label, Trace, written_labels
 from morok.engine import CompiledKernel, Planned, Row, build_plan
-from morok.ir import UOp
+from morok.ir import UOp, room_of
 from morok.rangeify import Schedule
 from morok.runtime import Buffer, ExecutionPlan
 
@@ -174,7 +173,7 @@ def _keep_results(
     """Copies at the end: values that stay in two places, and tensors moved to other memory."""
     for i in copied:
         made = trace.made[i]
-        nbytes = prod(made.shape) * made.dtype.itemsize
+        nbytes = room_of(made.shape) * made.dtype.itemsize
         copy(slots.give(("result", i)), slot(made.label, nbytes), nbytes)
     moved = []
     for label, now in trace.finals.items():

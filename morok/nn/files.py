@@ -55,7 +55,7 @@ def safe_save(
         begin, end = end, end + arrays[name].nbytes
         header[name] = {
             "dtype": names[tensors[name].dtype],
-            "shape": list(tensors[name].shape),
+            "shape": list(arrays[name].shape),
             "data_offsets": [begin, end],
         }
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -102,7 +102,7 @@ def _array(tensor: Tensor) -> npt.NDArray[Any]:
     """The elements in a dtype of NumPy with the same bits."""
     stored = memory.in_numpy(tensor.dtype)
     tensor = tensor if stored is tensor.dtype else tensor.bitcast(stored)
-    return np.ascontiguousarray(tensor.detach().numpy())
+    return np.asarray(tensor.detach().numpy(), order="C")
 
 
 def _tensor(path: Path, name: str, entry: Any, data: npt.NDArray[np.uint8]) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -196,6 +197,26 @@ def test_in_jit_as_an_argument() -> None:
         np.testing.assert_allclose(step(x, N.bind(n)).numpy(), A[:n] * n, rtol=1e-5)
     np.testing.assert_allclose(state.numpy(), expected, rtol=1e-4)
     assert step.replays >= 3
+
+
+def test_in_jit_the_same_value_twice() -> None:
+    """The second is a copy, of as many bytes as there is room for."""
+
+    @mk.jit
+    def twice(x, n):
+        return x[:n] * 2, x[:n] * 2
+
+    for n in (5, 5, 5, 5, 2, 12):
+        for result in twice(Tensor(A), N.bind(n)):
+            np.testing.assert_array_equal(result.numpy(), A[:n] * 2)
+    assert twice.replays >= 1
+
+
+def test_in_a_file(tmp_path: Path) -> None:
+    """As large as it is now."""
+    mk.nn.safe_save({"head": Tensor(A)[: N.bind(3)]}, tmp_path / "head.safetensors")
+    (head,) = mk.nn.safe_load(tmp_path / "head.safetensors").values()
+    np.testing.assert_array_equal(head.numpy(), A[:3])
 
 
 def test_in_jit_bound_inside() -> None:
