@@ -9,11 +9,13 @@ def dispatch_by(
     describe_value: Callable[[Flat, Any, str | None], None],
     thread_mode: Any,
     thread_record: Any,
+    thread_trace: Any,
     current: Callable[[], object],
     watching: list[Any],
 ) -> None:
     """Where to ask: what takes apart values the core does not know; the thread's gradient mode
-    (`enabled`) and recording (`record`); the settings in force; who watches kernels."""
+    (`enabled`), recording (`record`) and trace (`current`); the settings in force; who watches
+    kernels."""
 
 def enter_attributes(cls: type) -> None:
     """Instances of `cls` consist of what stands in their `__dict__`."""

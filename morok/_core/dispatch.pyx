@@ -24,15 +24,21 @@ cdef object describe = None  # (flat, value, name): takes apart what is not know
 cdef set simple = set()  # classes whose instances consist of a __dict__
 cdef object grad_mode = None  # has the thread's `enabled`
 cdef object recorder = None  # has the thread's `record`
+cdef object tracer = None  # has the thread's `current` trace
 cdef object settings = None  # () -> the Config in force
 cdef list watchers = []  # whoever wants to be told about kernels
 
 
 def dispatch_by(
-    object describe_value, object thread_mode, object thread_record, object current, list watching
+    object describe_value,
+    object thread_mode,
+    object thread_record,
+    object thread_trace,
+    object current,
+    list watching,
 ):
-    global describe, grad_mode, recorder, settings, watchers
-    describe, grad_mode, recorder = describe_value, thread_mode, thread_record
+    global describe, grad_mode, recorder, tracer, settings, watchers
+    describe, grad_mode, recorder, tracer = describe_value, thread_mode, thread_record, thread_trace
     settings, watchers = current, watching
 
 
@@ -163,10 +169,11 @@ cdef class Dispatcher:
 
 cdef bint quick(Capture latest) except -1:
     """Whether this call means what it meant when `latest` was replayed last, but for its
-    arguments, and nothing is recorded or watched."""
+    arguments, and nothing is recorded, traced or watched."""
     return (
         grad_mode.enabled is latest.grad_mode
         and settings() is latest.settings
         and recorder.record is None
+        and tracer.current is None
         and c_list_size(<PyObject *>watchers) == 0
     )

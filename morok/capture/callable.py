@@ -383,6 +383,9 @@ def _share_memory(tensors: Sequence[Tensor]) -> bool:
 def _called(body: _Body, tensors: Sequence[Tensor], info: CallInfo) -> Any:
     """What a call of the function gives."""
     stamp()
+    written = [tensors[write.tensor] for write in body.writes]
+    for target in filter(memory.waits_for_variables, written):
+        target.realize()  # with the values they have; this call may give others
     draws = [generator.take(count) for count in body.draws]
     call = None
     if body.function is not None:

@@ -22,7 +22,16 @@ from morok.engine import base_of, buffers
 from morok.errors import JitError
 from morok.forking import held_at_fork
 from morok.ir import Ops, UOp, laid_out, memory_under, room_of
-from morok.tensor import Tensor, fail, generator, is_grad_enabled, memory, nodes, versions
+from morok.tensor import (
+    Tensor,
+    fail,
+    generator,
+    is_grad_enabled,
+    memory,
+    nodes,
+    tracing,
+    versions,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -88,7 +97,7 @@ class Jit(Dispatcher):
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call that the latest capture did not serve."""
-        if engine.recording() is not None:
+        if engine.recording() is not None or tracing.tracing() is not None:
             return self.__wrapped__(*args, **kwargs)
         settings = config.get()
         flat = flatten(args, kwargs)

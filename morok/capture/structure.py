@@ -21,7 +21,7 @@ from morok import config, engine
 from morok._core import Dispatcher, Flat, dispatch_by, enter_attributes
 from morok.dtype import DType
 from morok.ir import UOp
-from morok.tensor import Tensor, grad_mode
+from morok.tensor import Tensor, grad_mode, tracing
 
 
 class Same:
@@ -125,7 +125,9 @@ def _add_attributes(flat: Flat, value: Any, name: str | None) -> None:
     flat.key.append(None)  # the end, which no attribute is called
 
 
-dispatch_by(_describe, grad_mode, engine.thread_record, config.get, engine.watchers)
+dispatch_by(
+    _describe, grad_mode, engine.thread_record, tracing.thread_trace, config.get, engine.watchers
+)
 
 
 def flatten(*values: Any) -> Flat:

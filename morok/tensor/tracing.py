@@ -40,27 +40,27 @@ class _Local(threading.local):
     current: Tracing | None = None
 
 
-_local = _Local()
+thread_trace = _Local()
 
 
 def tracing() -> Tracing | None:
     """This thread's innermost trace, None while it traces nothing."""
-    return _local.current
+    return thread_trace.current
 
 
 @contextmanager
 def trace_into(notes: Tracing) -> Iterator[Tracing]:
     """Note in `notes` what this thread does in the block."""
-    before, _local.current = _local.current, notes
+    before, thread_trace.current = thread_trace.current, notes
     try:
         yield notes
     finally:
-        _local.current = before
+        thread_trace.current = before
 
 
 def note_write(tensor: Base, before: State) -> None:
     """A tensor that was in state `before` is written."""
-    notes = _local.current
+    notes = thread_trace.current
     if notes is not None:
         notes.before.setdefault(id(tensor), (tensor, before))
 

@@ -225,3 +225,41 @@ def test_what_methods_and_modules_name_is_what_it_is_now(use) -> None:
     agree()
     users.scaled = lambda x: x + 1
     agree()
+
+
+# With recordings and variables --------------------------------------------------------------------
+
+
+def test_jitted_functions_inside_are_traced() -> None:
+    total = Tensor([0.0])
+
+    @mk.jit
+    def jitted(x):
+        total.assign(total + x)
+        return x * 2 + 1
+
+    f = mk.function(lambda x: jitted(x) + 1)
+    g = mk.function(lambda x: jitted(x) * 3)
+    assert [f(Tensor([float(i)])).item() for i in range(4)] == [2, 4, 6, 8]
+    assert [jitted(Tensor([float(i)])).item() for i in range(6)] == [1, 3, 5, 7, 9, 11]
+    assert [g(Tensor([float(i)])).item() for i in range(4)] == [3, 9, 15, 21]
+    again = mk.jit(lambda x: f(x) * g(x))
+    assert [again(Tensor([float(i)])).item() for i in range(6)] == [
+        (2 * i + 2) * (6 * i + 3) for i in range(6)
+    ]
+    assert total.item() == 6 + 15 + 6 + 2 * 15
+
+
+def test_writes_where_a_variable_says() -> None:
+    place = mk.Variable("place", 0, 3)
+
+    @mk.function
+    def put(state, x, p):
+        state[p] = x
+        return state.sum()
+
+    state, expected = Tensor([0.0] * 4), [0.0] * 4
+    for i in (0, 3, 1, 1, 2):
+        expected[i] += i + 1
+        assert put(state, expected[i], place.bind(i)).item() == sum(expected)
+    assert state.tolist() == expected
