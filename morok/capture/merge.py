@@ -6,11 +6,10 @@ random counters. All other values lie in the plan's arena.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from morok._core import COPY_KERNEL
-from morok.capture.trace import Label, Trace, written_labels
+from morok.capture.trace import Label, Step, Trace, written_labels
 from morok.engine import CompiledKernel, Planned, Row, build_plan
 from morok.ir import UOp, room_of
 from morok.rangeify import Schedule
@@ -64,128 +63,143 @@ class _Slots:
 
 def merge(trace: Trace) -> Merged:
     """The plan that does what `trace` did."""
-    slots = _Slots()
-    rows: list[Row] = []
-    kernels: list[CompiledKernel] = []
-    calls: list[UOp] = []
-    homes: dict[Label, Label] = {}  # for a ("made", n) that stays: ("result", i)
-    copied: list[int] = []  # new tensors that get a copy
-    views: dict[int, Label] = {}
-    numbers: dict[int, int] = {}  # values of variables -> their place among the plan's constants
-    for i, made in enumerate(trace.made):
-        if made.label[0] == "made" and made.label not in homes:
-            homes[made.label] = "result", i
-        elif (
-            made.label in trace.entries
-            and made.label not in trace.finals
-            and ("made", i) not in trace.grads.values()
-        ):
-            views[i] = made.label
-        elif made.label[0] != "empty":
-            copied.append(i)
-    written = written_labels(trace.steps)
-    constants = {("constant", i): constant for i, constant in enumerate(trace.constants)}
-
-    def slot(label: Label, nbytes: int) -> int:
-        if label in homes:
-            return slots.give(homes[label])
-        if label in constants and label in written:
-            return slots.keep(label, nbytes)
-        if label[0] == "made":
-            return slots.keep(label, nbytes)
-        return slots.give(label)
-
-    def copy(target: int, source: int, nbytes: int) -> None:
-        rows.append(Row(COPY_KERNEL, (target, source), 0, 0, nbytes, "copy", frozenset({0})))
-
-    for label, constant in constants.items():
-        if label in written:  # what is overwritten starts as it was
-            nbytes = constant.memory.nbytes
-            copy(slots.keep(label, nbytes), slots.give(label), nbytes)
+    work = _Merge(trace)
+    work.start_constants()
     for number, step in enumerate(trace.steps):
-        if step.planned is None:
-            target, source = (slot(label, step.nbytes) for label, _ in step.memory)
-            copy(target, source, step.nbytes)
-            continue
+        work.append(number, step)
+    work.keep_results()
+    return work.merged()
+
+
+class _Merge:
+    """A trace on its way to a plan."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.slots = _Slots()
+        self.rows: list[Row] = []
+        self.kernels: list[CompiledKernel] = []
+        self.calls: list[UOp] = []
+        self.homes: dict[Label, Label] = {}  # for a ("made", n) that stays: ("result", i)
+        self.copied: list[int] = []  # new tensors that get a copy
+        self.views: dict[int, Label] = {}
+        self.numbers: dict[int, int] = {}  # values of variables -> places among the constants
+        self.written = written_labels(trace.steps)
+        self.constants = {("constant", i): each for i, each in enumerate(trace.constants)}
+        for i, made in enumerate(trace.made):
+            if made.label[0] == "made" and made.label not in self.homes:
+                self.homes[made.label] = "result", i
+            elif (
+                made.label in trace.entries
+                and made.label not in trace.finals
+                and ("made", i) not in trace.grads.values()
+            ):
+                self.views[i] = made.label
+            elif made.label[0] != "empty":
+                self.copied.append(i)
+
+    def slot(self, label: Label, nbytes: int) -> int:
+        """Where the memory of a label lies."""
+        if label in self.homes:
+            return self.slots.give(self.homes[label])
+        if label[0] == "made" or (label in self.constants and label in self.written):
+            return self.slots.keep(label, nbytes)
+        return self.slots.give(label)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Append a copy from slot to slot."""
+        places = target, source
+        self.rows.append(Row(COPY_KERNEL, places, 0, 0, nbytes, "copy", frozenset({0})))
+
+    def start_constants(self) -> None:
+        """Copies at the beginning: constants that are overwritten start as they were."""
+        for label, constant in self.constants.items():
+            if label in self.written:
+                nbytes = constant.memory.nbytes
+                self.copy(self.slots.keep(label, nbytes), self.slots.give(label), nbytes)
+
+    def append(self, number: int, step: Step) -> None:
+        """The kernels of a step, or its copy."""
         planned = step.planned
-        sizes = dict(enumerate(planned.sizes, planned.given))
+        if planned is None:
+            target, source = (self.slot(label, step.nbytes) for label, _ in step.memory)
+            self.copy(target, source, step.nbytes)
+            return
         places = [
-            slots.part(slot(label, nbytes), offset)
+            self.slots.part(self.slot(label, nbytes), offset)
             for (label, offset), nbytes in zip(step.memory, _fresh_bytes(planned), strict=True)
         ]
-        places += [slots.keep(("inner", number, local), n) for local, n in sizes.items()]
-        values = [numbers.setdefault(value, len(numbers)) for value in step.values]
+        sizes = enumerate(planned.sizes, planned.given)
+        places += [self.slots.keep(("inner", number, local), nbytes) for local, nbytes in sizes]
+        values = [self.numbers.setdefault(value, len(self.numbers)) for value in step.values]
         for row in planned.rows:
+            moved = tuple(places[p] for p in row.places)
             taken = tuple(values[i] for i in row.variables)
-            rows.append(row._replace(places=tuple(places[p] for p in row.places), variables=taken))
-        kernels += planned.kernels
-        calls += planned.schedule.calls
-    _keep_results(trace, slots, slot, copy, copied)
-    given = len(slots.given)
+            self.rows.append(row._replace(places=moved, variables=taken))
+        self.kernels += planned.kernels
+        self.calls += planned.schedule.calls
 
-    def final(slot: int) -> int:
-        return slot if slot >= 0 else given - 2 - slot
+    def keep_results(self) -> None:
+        """Copies at the end: values that stay in two places, and tensors moved to other memory."""
+        trace, slots = self.trace, self.slots
+        for i in self.copied:
+            made = trace.made[i]
+            nbytes = room_of(made.shape) * made.dtype.itemsize
+            self.copy(slots.give(("result", i)), self.slot(made.label, nbytes), nbytes)
+        moved = []
+        for label, now in trace.finals.items():
+            nbytes = trace.sizes[label]
+            source = self.slot(now, nbytes)
+            if now in trace.finals:  # it is overwritten itself
+                aside = slots.keep(("aside", label), nbytes)
+                self.copy(aside, source, nbytes)
+                source = aside
+            moved.append((slots.give(label), source, nbytes))
+        for target, source, nbytes in moved:
+            self.copy(target, source, nbytes)
 
-    rows = [row._replace(places=tuple(map(final, row.places))) for row in rows]
-    parts = [(slot, final(whole), offset) for slot, (whole, offset) in slots.parts.items()]
-    wholes = {slot: whole for slot, whole, _ in parts}
-    plan = build_plan(rows, given, slots.sizes, wholes, constants=tuple(numbers))
-    schedule = Schedule(tuple(calls), ())
-    return Merged(
-        plan=plan,
-        given=given,
-        entries={label: slots.given.get(label, -1) for label in trace.entries},
-        written={*(label for label in written if label in trace.entries), *trace.finals},
-        parts=parts,
-        constants=[
-            (slots.given[label], constant.contents())
-            for label, constant in constants.items()
-            if label in slots.given
-        ],
-        made=[slots.given.get(("result", i), -1) for i in range(len(trace.made))],
-        views=views,
-        numbers=[
-            (place, label[1], label[2])
-            for label, place in slots.given.items()
-            if label[0] == "number"
-        ],
-        planned=Planned(
-            key=b"",
-            schedule=schedule,
-            kernels=tuple(kernels),
+    def merged(self) -> Merged:
+        """The plan of all that was appended."""
+        trace, slots = self.trace, self.slots
+        given = len(slots.given)
+
+        def final(slot: int) -> int:
+            return slot if slot >= 0 else given - 2 - slot
+
+        rows = [row._replace(places=tuple(map(final, row.places))) for row in self.rows]
+        parts = [(slot, final(whole), offset) for slot, (whole, offset) in slots.parts.items()]
+        wholes = {slot: whole for slot, whole, _ in parts}
+        plan = build_plan(rows, given, slots.sizes, wholes, constants=tuple(self.numbers))
+        return Merged(
             plan=plan,
-            results=(),
-            fresh=(),
-            rows=tuple(rows),
             given=given,
-            sizes=(),
-        ),
-    )
-
-
-def _keep_results(
-    trace: Trace,
-    slots: _Slots,
-    slot: Callable[[Label, int], int],
-    copy: Callable[[int, int, int], None],
-    copied: list[int],
-) -> None:
-    """Copies at the end: values that stay in two places, and tensors moved to other memory."""
-    for i in copied:
-        made = trace.made[i]
-        nbytes = room_of(made.shape) * made.dtype.itemsize
-        copy(slots.give(("result", i)), slot(made.label, nbytes), nbytes)
-    moved = []
-    for label, now in trace.finals.items():
-        nbytes = trace.sizes[label]
-        source = slot(now, nbytes)
-        if now in trace.finals:  # it is overwritten itself
-            aside = slots.keep(("aside", label), nbytes)
-            copy(aside, source, nbytes)
-            source = aside
-        moved.append((slots.give(label), source, nbytes))
-    for target, source, nbytes in moved:
-        copy(target, source, nbytes)
+            entries={label: slots.given.get(label, -1) for label in trace.entries},
+            written={*(label for label in self.written if label in trace.entries), *trace.finals},
+            parts=parts,
+            constants=[
+                (slots.given[label], constant.contents())
+                for label, constant in self.constants.items()
+                if label in slots.given
+            ],
+            made=[slots.given.get(("result", i), -1) for i in range(len(trace.made))],
+            views=self.views,
+            numbers=[
+                (place, label[1], label[2])
+                for label, place in slots.given.items()
+                if label[0] == "number"
+            ],
+            planned=Planned(
+                key=b"",
+                schedule=Schedule(tuple(self.calls), ()),
+                kernels=tuple(self.kernels),
+                plan=plan,
+                results=(),
+                fresh=(),
+                rows=tuple(rows),
+                given=given,
+                sizes=(),
+            ),
+        )
 
 
 def _fresh_bytes(planned: Planned) -> list[int]:
