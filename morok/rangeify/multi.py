@@ -24,7 +24,7 @@ from math import prod
 from typing import Final
 
 from morok.dtype import dtypes
-from morok.ir import GroupOp, Level, Ops, Pat, RuleSet, UOp, check_stage, graph_rewrite
+from morok.ir import GroupOp, Level, Ops, Pat, RuleSet, UOp, check_stage, graph_rewrite, verify
 
 __all__ = ["MULTI_OPS", "multi", "on_one_device"]
 
@@ -45,7 +45,9 @@ def on_one_device(sink: UOp) -> UOp:
     done = graph_rewrite(sink, multi, name="multi")
     roots = tuple(_together(root) if root.op is Ops.MULTI else root for root in done.src)
     done = graph_rewrite(done.replace(src=roots), multi, name="multi")
-    return check_stage(done, Level.TENSOR, "multi", MULTI_OPS)
+    if any(done.has(op) for op in MULTI_OPS):  # an op that takes none, as the table has it
+        return verify(done, Level.TENSOR, stage="multi", absent=MULTI_OPS)
+    return check_stage(done, Level.TENSOR, "multi")
 
 
 def _device(value: UOp) -> UOp:
@@ -161,9 +163,7 @@ def _part(value: UOp, like: UOp, axis: int | None, number: int) -> UOp:
         if value.arg == axis or axis is None:
             return shard
         value = shard
-    elif not _dims(value):
-        return value
-    if axis is not None:
+    if axis is not None and _dims(value):
         dims, size = _dims(value), _dims(value)[axis] // len(_shards(like))
         begins, ends = [0] * len(dims), list(dims)
         begins[axis], ends[axis] = number * size, (number + 1) * size

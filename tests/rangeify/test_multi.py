@@ -7,7 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from morok import config
 from morok.dtype import dtypes
+from morok.errors import InvalidGraphError
 from morok.ir import Level, Ops, ReduceOp, UOp, interpret_tensor, verify
 from morok.rangeify import on_one_device
 from tests.rangeify.scheduling import scheduled
@@ -151,6 +153,27 @@ def test_a_write_to_one_of_a_stack() -> None:
     one = memory.mselect(1)
     graph = one.after(one.store(UOp.const(F32, 7.0)))
     assert np.array_equal(interpret_tensor(graph, data(graph)), np.full(4, 7.0))
+
+
+@pytest.mark.parametrize("axis", [0, None])
+def test_a_single_number_comes_to_every_shard(axis: int | None) -> None:
+    number = UOp.new_buffer(F32, 1, "CPU:2").reshape(())
+    done = on_one_device(UOp.new_sink(stack(2, 3).multi(axis) * number))
+    products = [node for node in done.toposort() if node.op is Ops.MUL]
+    assert {node.device.arg.index for node in products} <= {0, 1}
+    for node in products:
+        assert node.src[0].device is node.src[1].device
+
+
+@pytest.mark.parametrize("verifying", [False, True])
+def test_writes_to_parts_of_shards_are_refused(verifying: bool) -> None:
+    part = SHARDED.shrink((0, 0), (2, 3))
+    sink = UOp.new_sink(SHARDED.after(part.store(part + 1.0)))
+    with (
+        config.override(verify=verifying),
+        pytest.raises(InvalidGraphError, match="expected no such op"),
+    ):
+        on_one_device(sink)
 
 
 def test_graphs_without_shards_stay_as_they_are() -> None:
