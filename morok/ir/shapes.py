@@ -49,12 +49,22 @@ def room_of(shape: Iterable[Dim]) -> int:
 
 
 def shape_operand(dims: Sequence[Dim]) -> UOp:
-    """The operand of a movement op: a constant, or a VECTORIZE where some dim is symbolic."""
+    """The operand of a movement op: a constant, or a VECTORIZE where some dim is symbolic. Sums are
+    simplified, so that equal ones are one node."""
+    dims = [_simple(n) for n in dims]
     ints = [n for n in dims if not isinstance(n, UOp)]
     if len(ints) == len(dims):
         return UOp.shape_const(ints)
     parts = tuple(n if isinstance(n, UOp) else UOp.const(dtypes.index, n) for n in dims)
     return UOp(Ops.VECTORIZE, dtypes.index.vec(len(parts)), parts)
+
+
+def _simple(dim: Dim) -> Dim:
+    if not isinstance(dim, UOp):
+        return dim
+    simple: UOp = dim.simplify()
+    number: Dim = simple.arg if simple.op is Ops.CONST else simple
+    return number
 
 
 def dims_of(operand: UOp) -> tuple[Dim, ...]:

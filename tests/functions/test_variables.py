@@ -166,6 +166,28 @@ def test_gradients_over_symbolic_dims() -> None:
     assert engine.stats.lowered == grads >= lowered
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x, n, v: x[:n].pad([(0, 1), (0, 0)]),
+        lambda x, n, v: x[: 0 + n] * Tensor.ones(0 + n, 5) * x[:n],
+        lambda x, n, v: x[:n][-1],
+        lambda x, n, v: x[:n].pad([(v, 8 - v), (0, 0)]).pad([(1, 1), (0, 2)]).exp(),
+        lambda x, n, v: x[:n].prod(0),
+        lambda x, n, v: x[:n].prod(1),
+        lambda x, n, v: x[v : v + 4].max(0) * x[:n].min(1).sum(),
+    ],
+)
+def test_gradients_of_what_is_cut_and_padded(use) -> None:
+    for n, v in ((1, 0), (12, 8), (5, 3)):
+        grads = []
+        for bound in ((n, v), (N.bind(n), V.bind(v))):
+            x = Tensor(A, requires_grad=True)
+            use(x, *bound).square().sum().backward()
+            grads.append(x.grad.numpy())
+        np.testing.assert_allclose(grads[1], grads[0], rtol=1e-3, atol=1e-6)
+
+
 def test_in_functions() -> None:
     weight = Tensor(B[:5])
 
