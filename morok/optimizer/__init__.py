@@ -18,6 +18,7 @@ from morok.optimizer.prepare import prepare, widen_accumulators
 from morok.optimizer.ranges import (
     bound_ranges,
     flat_index,
+    has_known_end,
     index_parts,
     is_address,
     lane_stride,
@@ -41,6 +42,7 @@ __all__ = [
     "apply_opts",
     "bound_ranges",
     "flat_index",
+    "has_known_end",
     "index_parts",
     "is_address",
     "lane_stride",

@@ -160,7 +160,7 @@ def _axis(sink: UOp, number: int) -> UOp:
     _require(len(found) == 1, f"{len(found)} ranges share the axis number {number}")
     rng = found[0]
     _require(rng.arg[1] in _LOOPS, f"axis {number} is {rng.arg[1]}, not a loop")
-    _require(rng.src[0].op is Ops.CONST, f"the end of axis {number} is symbolic")
+    _require(has_known_end(rng), f"the end of axis {number} is symbolic")
     return rng
 
 
@@ -178,7 +178,6 @@ def _check_independent(sink: UOp, rng: UOp) -> None:
 
 def _check_divides(rng: UOp, amount: int) -> None:
     end = range_end(rng)
-    _require(has_known_end(rng), "a variable says how many iterations there are")
     _require(amount >= 2, f"an amount of {amount} changes nothing")
     _require(end % amount == 0, f"{amount} does not divide the {end} iterations")
 
@@ -271,7 +270,6 @@ def _merge(sink: UOp, axis: int, other_axis: int) -> UOp:
 def _tail(sink: UOp, axis: int, amount: int) -> UOp:
     rng = _axis(sink, axis)
     end = range_end(rng)
-    _require(has_known_end(rng), "a variable says how many iterations there are")
     _require(2 <= amount < end, f"{amount} is no part of {end} iterations")
     _require(end % amount != 0, f"{amount} divides the {end} iterations: nothing is left over")
     _check_independent(sink, rng)

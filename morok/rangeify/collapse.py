@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from morok._core import affine_split, substitute
 from morok.dtype import DType, dtypes, max_value, min_value
 from morok.ir import Ops, Pat, ReduceOp, RuleSet, UOp, graph_rewrite
+from morok.optimizer import has_known_end
 
 pm_load_collapse = RuleSet("pm_load_collapse")
 
@@ -33,7 +34,7 @@ def collapse(total: UOp) -> UOp | None:
     value = total.src[0]
     left = list(total.ended_ranges)
     for k in total.ended_ranges:
-        if k.op is Ops.RANGE and k.src[0].op is Ops.CONST:
+        if k.op is Ops.RANGE and has_known_end(k):
             chosen = _chosen(value, k)
             if chosen is not None:
                 value = chosen

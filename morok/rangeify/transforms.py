@@ -9,7 +9,7 @@ from math import prod
 from morok._core import affine_form
 from morok.dtype import dtypes
 from morok.ir import AxisId, GroupOp, Ops, Pat, ReduceOp, RuleSet, UOp, graph_rewrite
-from morok.optimizer import range_end
+from morok.optimizer import has_known_end, range_end
 
 LONG_SUM = 1 << 14  # steps of a float sum beyond which it is cut into blocks
 BLOCK = 1 << 12  # steps of the innermost block, dealt out over 16 and more accumulators
@@ -54,7 +54,7 @@ def _addresses(sink: UOp) -> tuple[list[dict[UOp, int]], set[UOp]]:
 def _mergeable(outer: UOp, inner: UOp, forms: list[dict[UOp, int]], fixed: set[UOp]) -> bool:
     if outer in fixed or inner in fixed or outer.arg[1] is not inner.arg[1]:
         return False
-    if outer.src[0].op is not Ops.CONST or inner.src[0].op is not Ops.CONST:
+    if not (has_known_end(outer) and has_known_end(inner)):
         return False
     n = inner.src[0].arg
     return all(f.get(outer, 0) == f.get(inner, 0) * n for f in forms)
@@ -119,7 +119,7 @@ pm_block_sums = RuleSet("pm_block_sums")
 def block_sum(total: UOp, ctx: itertools.count[int]) -> UOp | None:
     """sum over r < n -> sum over a of sum over b of x[r := a * d + b]"""
     loops = total.ended_ranges
-    if any(r.src[0].op is not Ops.CONST for r in loops):
+    if not all(map(has_known_end, loops)):
         return None
     count = prod(range_end(r) for r in loops)
     if total.arg is not ReduceOp.ADD or total.dtype.kind != "f" or count <= LONG_SUM:
