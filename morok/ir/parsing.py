@@ -285,6 +285,8 @@ class _Cursor:
 
     def record(self, kind: Any, close: str) -> Any:
         kind = next((k for k in typing.get_args(kind) if k is not NoneType), kind)
+        if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+            raise ValueError("fields in braces, where a number, a word or a list belongs")
         given = {}
         kinds = _field_kinds(kind)
         while self.left() and not (close and self.take(close)):

@@ -147,6 +147,7 @@ def test_deep_graphs_need_no_deep_stack() -> None:
         (f"[0] CONST(1) : <{'9' * 5000} x Int32>", "is not a dtype"),
         ("[0] CONST(1) : <99999 x Int32>", "1 to 65535 lanes"),
         (f"[0] CONST({'9' * 5000}) : Int32", "arguments of CONST"),
+        ("[0] CONST({True) : Bool", "fields in braces"),
         ('[0] SINK(info={nam="x"})', "no field 'nam'"),
         ("[0] GEP([0], 1) : Int32\n└── [1] VCONST([1, 2]) : <2 x Int32>", "left over"),
     ],
