@@ -44,6 +44,7 @@ from morok.ir.shapes import (
     room_of,
     shape_operand,
     shape_text,
+    simple_dim,
     value_of,
 )
 from morok.ir.terms import (
@@ -151,6 +152,7 @@ __all__ = [
     "same_dtype",
     "shape_operand",
     "shape_text",
+    "simple_dim",
     "value_of",
     "verify",
     "when",

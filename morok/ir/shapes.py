@@ -21,6 +21,7 @@ __all__ = [
     "room_of",
     "shape_operand",
     "shape_text",
+    "simple_dim",
     "value_of",
 ]
 
@@ -51,7 +52,7 @@ def room_of(shape: Iterable[Dim]) -> int:
 def shape_operand(dims: Sequence[Dim]) -> UOp:
     """The operand of a movement op: a constant, or a VECTORIZE where some dim is symbolic. Sums are
     simplified, so that equal ones are one node."""
-    dims = [_simple(n) for n in dims]
+    dims = [simple_dim(n) for n in dims]
     ints = [n for n in dims if not isinstance(n, UOp)]
     if len(ints) == len(dims):
         return UOp.shape_const(ints)
@@ -59,7 +60,8 @@ def shape_operand(dims: Sequence[Dim]) -> UOp:
     return UOp(Ops.VECTORIZE, dtypes.index.vec(len(parts)), parts)
 
 
-def _simple(dim: Dim) -> Dim:
+def simple_dim(dim: Dim) -> Dim:
+    """An int where a dim is one, else the simplest sum that is equal to it."""
     if not isinstance(dim, UOp):
         return dim
     simple: UOp = dim.simplify()

@@ -10,7 +10,7 @@ import numpy as np
 
 from morok.dtype import dtypes
 from morok.errors import AxisError, ShapeError
-from morok.ir import Ops, UOp, dims_of, is_symbolic
+from morok.ir import Ops, UOp, dims_of, is_symbolic, shape_text
 from morok.tensor import memory, nodes
 from morok.tensor.activation import Activation
 from morok.tensor.base import fail
@@ -193,7 +193,8 @@ class Indexing(Activation):
             given = value.reshape(value.shape[-len(shape) :] if shape else ()) if fits else value
             return given.expand(shape).cast(self.dtype)
         except ShapeError:
-            fail(ShapeError, f"{method}: shape {value.shape} does not broadcast to {shape}")
+            got, aim = shape_text(value.shape), shape_text(shape)
+            fail(ShapeError, f"{method}: shape {got} does not broadcast to {aim}")
 
     def _selected_written(self, selection: Selection, given: Self) -> Self:
         """This tensor with `given` where index arrays point; the last of several in one place

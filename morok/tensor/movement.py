@@ -14,7 +14,7 @@ from morok.tensor import nodes
 from morok.tensor.base import Base, broadcast_shapes, common_dtype, fail
 from morok.tensor.nodes import Shape
 from morok.tensor.provenance import stamp
-from morok.tensor.variable import length_of
+from morok.tensor.variable import least, length_of
 
 _CAT_AT_ONCE = 32
 """Parts of one `cat` that are chosen among element by element; more are joined in groups first."""
@@ -81,7 +81,7 @@ class Movement(Base):
         if wanted.count(-1) == 1 and known > 0 and size % known == 0:
             wanted = tuple(size // known if n == -1 else n for n in wanted)
             fits = True
-        if not fits or any(n < 0 for n in wanted):
+        if not fits or any(least(n) < 0 for n in wanted):
             fail(ShapeError, f"reshape: {size} elements of shape {self.shape} do not fill {wanted}")
         return wanted
 
@@ -204,8 +204,9 @@ class Movement(Base):
             kept = zip(wanted[new:], own, strict=True)
             wanted = wanted[:new] + tuple(n if n != -1 else old for n, old in kept)
         fits = new >= 0 and all(old in (1, n) for n, old in zip(wanted[new:], own, strict=True))
-        if not fits or any(n < 0 for n in wanted):
-            fail(ShapeError, f"expand: shape {own} does not broadcast to {wanted}")
+        if not fits or any(least(n) < 0 for n in wanted):
+            got, aim = shape_text(own), shape_text(wanted)
+            fail(ShapeError, f"expand: shape {got} does not broadcast to {aim}")
         stamp()
         return self._wrap(nodes.broadcast_to(self.uop, wanted), self._rg)
 

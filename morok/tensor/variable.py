@@ -12,7 +12,7 @@ from typing import Any
 
 from morok.dtype import DType, default_int, dtypes, max_value, min_value
 from morok.errors import ArgumentError, DTypeError
-from morok.ir import Dim, Ops, UOp
+from morok.ir import Dim, Ops, UOp, simple_dim
 from morok.tensor import nodes
 from morok.tensor.base import fail
 
@@ -78,7 +78,9 @@ def checked(method: str, value: Any) -> UOp:
 def length_of(dim: Any) -> Any:
     """A dim that a method was given, as a `Dim`: what has `__index__` as an int, else a number of
     bound variables. (Shapes are typed as ints, which they nearly always are.)"""
-    return checked("shape", dim) if isinstance(dim, (UOp, Variable)) else dim.__index__()
+    if isinstance(dim, (UOp, Variable)):
+        return simple_dim(checked("shape", dim))
+    return dim.__index__()
 
 
 def least(dim: Dim) -> int:

@@ -68,6 +68,8 @@ CASES = {
     "new dims": (lambda x, n, v: x[:n, None] + x[None, :n], lambda a, n, v: a[:n, None] + a[None, :n]),
     "padded": (lambda x, n, v: x[:n].pad([(0, 12 - n), (1, 0)]), lambda a, n, v: np.pad(a[:n], [(0, 12 - n), (1, 0)])),
     "a step on the way": (lambda x, n, v: (x[:n] + 1).realize() * 2, lambda a, n, v: (a[:n] + 1) * 2),
+    "expanded": (lambda x, n, v: x[0].expand(n, 5) * x[:n], lambda a, n, v: a[0] * a[:n]),
+    "a sum as a dim": (lambda x, n, v: Tensor.ones(0 + n, 5).expand(2, n + v - v, 5) * x[:n], lambda a, n, v: np.stack([a[:n]] * 2)),
     "inner dims apart": (lambda x, n, v: x.T[:4, :n].reshape(2, 2, n).sum(0), lambda a, n, v: a.T[:4, :n].reshape(2, 2, n).sum(0)),
     "attention": (
         lambda x, n, v: (x[:2] @ x[:n].T).softmax(-1) @ x[:n],
@@ -134,6 +136,23 @@ def test_generation_with_a_cache_of_keys_and_values() -> None:
         np.testing.assert_allclose(step(i), expected, rtol=1e-4, atol=1e-5)
     assert (engine.stats.scheduled, engine.stats.lowered) == before
     np.testing.assert_array_equal(keys.numpy(), k)
+
+
+def test_writes_to_symbolic_places() -> None:
+    start = mk.Variable("start", 0, 5)
+    for n, v in ((1, 0), (6, 5), (3, 2)):
+        x, a = Tensor(A), A.copy()
+        m, w = mk.Variable("m", 1, 6).bind(n), start.bind(v)
+        x[:m] = x[:m] * 3
+        x[w : w + m] += 1
+        rows, head = x[:m] * 1, x.T[:, :m] * 1
+        rows[m - 1], head[0] = 7, head[-1] * 2
+        a[:n] *= 3
+        a[v : v + n] += 1
+        wanted, wanted_head = a[:n].copy(), a.T[:, :n].copy()
+        wanted[n - 1], wanted_head[0] = 7, wanted_head[-1] * 2
+        for got, expected in ((x, a), (rows, wanted), (head, wanted_head)):
+            np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5)
 
 
 def test_a_value_wanted_whole_and_in_part() -> None:
