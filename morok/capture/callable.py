@@ -444,6 +444,8 @@ def function(
     a network of a hundred equal blocks costs the compiler one. Tensors in the arguments and in what
     the function closes over go in as arguments of the CALL; Python values there belong to the
     structure. Writes to those tensors, random numbers and gradients are what they are without it.
+    Tensors that nothing there leads to (in a cache, say) are noted when the function is traced.
+    Where a call writes lent memory that two of the tensors share, the function itself runs.
     Values cross the border of a call in memory: nothing is fused across it, and the backward of a
     call computes again what it needs of the forward. While a call is traced, no other thread may
     use the tensors that go in.
