@@ -124,6 +124,13 @@ def _axis_id(value: object) -> bool:
     return isinstance(value, AxisId) and is_whole(value.number)
 
 
+def _device(value: object) -> bool:
+    if not isinstance(value, DeviceSpec):
+        return False
+    name = value.name
+    return name.isidentifier() and name == name.upper() and is_whole(value.index)
+
+
 _ARGUMENTS: dict[Ops, tuple[str, Callable[[Any], bool]]] = {
     Ops.RANGE: ("(AxisId, AxisType)", _fields(_axis_id, _is(AxisType))),
     Ops.REDUCE_AXIS: ("(ReduceOp, axes)", _fields(_is(ReduceOp), is_whole_tuple)),
@@ -158,7 +165,7 @@ _ARGUMENTS: dict[Ops, tuple[str, Callable[[Any], bool]]] = {
     Ops.DEFINE_REG: ("(size, id)", _fields(is_whole, is_whole)),
     Ops.UNIQUE: ("a number", is_whole),
     Ops.LUNIQUE: ("a number", is_whole),
-    Ops.DEVICE: ("a DeviceSpec", _is(DeviceSpec)),
+    Ops.DEVICE: ("a DeviceSpec of a name in capitals and a number", _device),
     Ops.PERMUTE: ("a tuple of axes", is_whole_tuple),
     Ops.FLIP: ("a tuple of bools", lambda v: isinstance(v, tuple) and all(map(_is(bool), v))),
     Ops.MSELECT: ("a device index", is_whole),

@@ -358,6 +358,9 @@ TABLE: dict[str, tuple[Ops, Build, str, str, str]] = {
     ),
     "no elements": (Ops.VECTORIZE, lambda: UOp.vectorize(), "src", "elements", "0 sources"),
     "nothing to join": (Ops.CAT, lambda: UOp.cat(), "src", "sources", "0 sources"),
+    "device without a name": (
+        *(Ops.DEVICE, lambda: UOp.new_device(""), "spec", "name in capitals", "name=''"),
+    ),
     "axis id below zero": (*(Ops.RANGE, lambda: UOp.range(4, -1), "axis_id", "AxisId", "-1"),),
     "more lanes than the place has": (
         Ops.STORE,
