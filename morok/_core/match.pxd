@@ -24,12 +24,22 @@ cdef struct Entry:
     bint first  # the subject is the first source
 
 
+cdef struct Look:
+    uint64_t key  # what the choice depends on; 0 = empty
+    uint32_t start  # first of its entries in `Matcher.chosen`
+    uint32_t end  # one past the last
+
+
 cdef class Matcher:
     cdef readonly tuple programs  # in order
     cdef readonly str name
     cdef readonly bint pure  # all programs are
     cdef Entry *entries  # rules by root op, in order
     cdef uint32_t start[129]  # entries of op i: start[i] up to start[i + 1]
+    cdef Look *looks  # by the look of a node: the entries that could match; open addressing
+    cdef uint64_t n_looks, look_mask
+    cdef uint32_t *chosen  # positions in `entries`
+    cdef uint32_t n_chosen, cap_chosen
     cdef uint64_t roots0  # ops that some rule starts at
     cdef uint64_t roots1
     cdef uint64_t bit  # own bit of CNode.normal, 0 = none
@@ -40,6 +50,8 @@ cdef class Matcher:
     cdef uint64_t *spent  # per rule: nanoseconds of its tries, while timing is on
     cdef object __weakref__
 
+    cdef int grow_looks(self) except -1
+    cdef int choose(self, Look *look, uint64_t key, CNode *n) except -1
     # 1: `out` is the replacement (new reference) and `which` the rule; 0: no rule applies.
     cdef int step(self, CNode *n, PyObject *ctx, CNode **out, uint32_t *which) except -1
     cdef uint64_t normal_bit(self) noexcept

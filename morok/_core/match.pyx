@@ -4,26 +4,29 @@ A commutative choice remembers where it stood; when a later instruction, a guard
 fails, the last choice is tried the other way. In a guard an unknown bound, an overflow or a
 division by zero means "does not fire".
 
-A `Matcher` is an ordered set of programs, in buckets by the op of the root. Before a program runs,
-the ops it needs among the sources and the dtype class are compared, so most rules cost a few
-instructions on most nodes, and no failing guard ever enters Python.
+A `Matcher` is an ordered set of programs, in buckets by the op of the root. What a node looks like
+from outside (its op and dtype class, the ops of its first two sources, whether these stand over
+constants, sums and products, whether they are one node) decides which programs could match at all;
+that choice is made once for each look, so most rules cost nothing on most nodes, and no failing
+guard ever enters Python.
 
 Registers borrow: everything they name lies below the root, which the caller keeps alive.
 """
 
-from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from morok._core.evaluate cimport build_right, evaluate, passes_rest
+from morok._core.glimpse cimport Glimpse, could_match
 from morok._core.infer cimport DTYPES, OP_CONST, OP_VCONST, OP_VECTORIZE
 from morok._core.node cimport clear_normal, peek, swap_provenance, take
 from morok._core.program cimport (
     CHECK, COMMUTE, CONTEXT, Code, Instruction, LOAD, MAX_ARGUMENTS, MAX_CHOICES,
     MAX_REGISTERS, MAX_STACK, Program, SAME, TAKE, Test, add_native, native_rule, op_mask,
 )
-from morok._core.types cimport CNode
+from morok._core.types cimport CNode, NODE_OVER_SHIFT, mk_mix
 
 import weakref
 
@@ -47,6 +50,7 @@ cdef extern from *:
 
 cdef enum:
     PY_EQ = 2
+    FEW_LOOKS = 64  # room in a new set
 
 
 cdef int register_native(str name, native_rule function) except -1:
@@ -233,26 +237,64 @@ cdef int _learn_source_bits() except -1:
     return 0
 
 
+cdef inline uint32_t _kind_bit(CNode *n) noexcept:
+    return <uint32_t>1 << (DTYPES[n.dtype].kind & 31)
+
+
+cdef inline uint64_t _look_key(CNode *n) noexcept:
+    """All that decides which entries are worth a try, in a word that is not 0."""
+    cdef uint64_t key = <uint64_t>1 << 63 | n.op
+    cdef CNode *s
+    key |= <uint64_t>(DTYPES[n.dtype].kind & 31) << 7 | <uint64_t>min(n.nsrc, <uint32_t>3) << 12
+    if n.nsrc:
+        s = n.src[0]
+        key |= <uint64_t>s.op << 14 | <uint64_t>(s.flags >> NODE_OVER_SHIFT) << 21
+        key |= <uint64_t>(DTYPES[s.dtype].kind & 31) << 27
+        if n.nsrc > 1:
+            key |= <uint64_t>(n.src[1] == s) << 32
+            s = n.src[1]
+            key |= <uint64_t>s.op << 33 | <uint64_t>(s.flags >> NODE_OVER_SHIFT) << 40
+    return key
+
+
+cdef inline Look *_find_look(Matcher m, uint64_t key) noexcept:
+    """The place of a key, or the empty one where it would go."""
+    cdef uint64_t i = mk_mix(key, <uint64_t>0x9E3779B97F4A7C15) & m.look_mask
+    while m.looks[i].key != key and m.looks[i].key != 0:
+        i = (i + 1) & m.look_mask
+    return &m.looks[i]
+
+
 cdef inline int _scan(
     Matcher m, CNode *n, PyObject *ctx, CNode **out, uint32_t *which, bint timed
 ) except -1:
-    """Try the rules that start at the op of `n`, in order."""
-    cdef Entry *e = &m.entries[m.start[n.op]]
-    cdef Entry *end = &m.entries[m.start[n.op + 1]]
+    """Try the rules that start at the op of `n` and could match, in order."""
+    cdef uint64_t key
+    cdef Look *look
+    cdef Entry *e
     cdef uint64_t s0 = 0, s1 = 0, since = 0
-    cdef uint32_t k, kind, kind_first
+    cdef uint32_t i, k, end
     cdef int done
-    if e == end:
+    if m.start[n.op] == m.start[n.op + 1]:
         return 0
-    kind = kind_first = <uint32_t>1 << (DTYPES[n.dtype].kind & 31)
-    for k in range(n.nsrc):
-        s0 |= _source_bits0[n.src[k].op]
-        s1 |= _source_bits1[n.src[k].op]
-    if n.nsrc:
-        kind_first = <uint32_t>1 << (DTYPES[n.src[0].dtype].kind & 31)
-    while e != end:
-        if (e.need0 & ~s0) | (e.need1 & ~s1) or not e.kinds & (kind_first if e.first else kind):
-            e += 1
+    key = _look_key(n)
+    look = _find_look(m, key)
+    if look.key == 0:
+        if m.n_looks * 2 > m.look_mask:
+            m.grow_looks()
+            look = _find_look(m, key)
+        m.choose(look, key, n)
+    i = look.start
+    end = look.end
+    if n.nsrc > 2 and i != end:
+        for k in range(n.nsrc):
+            s0 |= _source_bits0[n.src[k].op]
+            s1 |= _source_bits1[n.src[k].op]
+    while i != end:
+        # A rule may run this set again, which may move `chosen` and `looks`.
+        e = &m.entries[m.chosen[i]]
+        i += 1
+        if n.nsrc > 2 and (e.need0 & ~s0) | (e.need1 & ~s1):
             continue
         m.tried[e.index] += 1
         if timed:
@@ -269,7 +311,6 @@ cdef inline int _scan(
             m.hits[e.index] += 1
             which[0] = e.index
             return 1
-        e += 1
     return 0
 
 
@@ -291,7 +332,9 @@ cdef class Matcher:
         total = sum([len(bucket) for bucket in buckets.values()])
         self.entries = <Entry *>PyMem_Calloc(total + 1, sizeof(Entry))
         self.tried = <uint64_t *>PyMem_Calloc(4 * len(self.programs) + 1, sizeof(uint64_t))
-        if self.entries == NULL or self.tried == NULL:
+        self.looks = <Look *>PyMem_Calloc(FEW_LOOKS, sizeof(Look))
+        self.look_mask = FEW_LOOKS - 1
+        if self.entries == NULL or self.tried == NULL or self.looks == NULL:
             raise MemoryError()
         self.hits = self.tried + len(self.programs)
         self.entered = self.hits + len(self.programs)
@@ -320,6 +363,63 @@ cdef class Matcher:
         _bits_dead |= self.bit
         PyMem_Free(self.entries)
         PyMem_Free(self.tried)
+        PyMem_Free(self.looks)
+        PyMem_Free(self.chosen)
+
+    cdef int grow_looks(self) except -1:
+        """Twice the room for looks."""
+        cdef Look *old = self.looks
+        cdef uint64_t i, n = self.look_mask + 1
+        self.looks = <Look *>PyMem_Calloc(n * 2, sizeof(Look))
+        if self.looks == NULL:
+            self.looks = old
+            raise MemoryError()
+        self.look_mask = n * 2 - 1
+        for i in range(n):
+            if old[i].key != 0:
+                _find_look(self, old[i].key)[0] = old[i]
+        PyMem_Free(old)
+        return 0
+
+    cdef int choose(self, Look *look, uint64_t key, CNode *n) except -1:
+        """Note which entries could match a node that looks like `n`."""
+        cdef uint64_t s0 = 0, s1 = 0
+        cdef uint32_t k, i, first = self.start[n.op], last = self.start[n.op + 1]
+        cdef uint32_t kind = _kind_bit(n), kind_first = kind
+        cdef uint32_t *grown
+        cdef Glimpse g
+        cdef Entry *e
+        if self.n_chosen + (last - first) > self.cap_chosen:
+            k = self.cap_chosen * 2 + (last - first)
+            grown = <uint32_t *>PyMem_Realloc(self.chosen, k * sizeof(uint32_t))
+            if grown == NULL:
+                raise MemoryError()
+            self.chosen = grown
+            self.cap_chosen = k
+        g.nsrc = min(n.nsrc, <uint32_t>3)
+        g.same = n.nsrc > 1 and n.src[0] == n.src[1]
+        for k in range(2):
+            g.ops[k] = n.src[k].op if k < n.nsrc else 0
+            g.over[k] = n.src[k].flags if k < n.nsrc else 0
+            if k < n.nsrc:
+                s0 |= _source_bits0[g.ops[k]]
+                s1 |= _source_bits1[g.ops[k]]
+        if n.nsrc:
+            kind_first = _kind_bit(n.src[0])
+        look.key = key
+        look.start = self.n_chosen
+        for i in range(first, last):
+            e = &self.entries[i]
+            if not e.kinds & (kind_first if e.first else kind):
+                continue
+            if n.nsrc <= 2 and (e.need0 & ~s0) | (e.need1 & ~s1):
+                continue
+            if could_match(<Program>e.program, &g):
+                self.chosen[self.n_chosen] = i
+                self.n_chosen += 1
+        look.end = self.n_chosen
+        self.n_looks += 1
+        return 0
 
     cdef uint64_t normal_bit(self) noexcept:
         """The bit of CNode.normal that is this set's alone; 0 if it is impure or none is left."""

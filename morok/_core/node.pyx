@@ -31,7 +31,9 @@ from morok._core.hashtable cimport (
     table_remove,
     table_reserve,
 )
-from morok._core.infer cimport DTYPES, OP_CONST, OPS, infer_all, infer_dtype
+from morok._core.infer cimport (
+    DTYPES, OP_ADD, OP_CONST, OP_MUL, OP_VCONST, OP_VECTORIZE, OPS, infer_all, infer_dtype,
+)
 from morok._core.scope cimport release_ranges
 from morok._core.types cimport (
     ARG_BOOL,
@@ -40,6 +42,9 @@ from morok._core.types cimport (
     ARG_NONE,
     ARG_OBJECT,
     NODE_BOUNDED,
+    NODE_OVER_ADD,
+    NODE_OVER_CONST,
+    NODE_OVER_MUL,
     CNode,
     mk_mix,
 )
@@ -388,6 +393,13 @@ cdef uint64_t hash_tail(uint64_t a, uint64_t b) noexcept:
     return mk_mix(a ^ b, <uint64_t>0x589965CC75374CC3)
 
 
+cdef inline uint8_t _over(uint16_t op) noexcept:
+    """What a source of this op adds to the flags of its user."""
+    if op == OP_CONST or op == OP_VCONST or op == OP_VECTORIZE:
+        return NODE_OVER_CONST
+    return NODE_OVER_ADD if op == OP_ADD else NODE_OVER_MUL if op == OP_MUL else 0
+
+
 cdef CNode *intern(
     uint16_t op,
     uint16_t dtype,
@@ -438,6 +450,7 @@ cdef CNode *intern(
         n.below1 = <uint64_t>1 << (op - 64)
     for k in range(nsrc):
         n.src[k] = src[k]
+        n.flags |= _over(src[k].op)
         n.below0 |= src[k].below0
         n.below1 |= src[k].below1
     infer_all(n)

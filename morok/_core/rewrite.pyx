@@ -253,6 +253,7 @@ cdef class _Rewrite:
         global _visited
         cdef int64_t i
         cdef Py_ssize_t here
+        cdef CNode *s
         if self.result(n) != NULL:
             return 0
         _visited += 1
@@ -264,8 +265,17 @@ cdef class _Rewrite:
         self.push(n, step, width, LEAVE, plain)
         i = <int64_t>n.nsrc - 1
         while i >= 0:
-            if self.result(n.src[i]) == NULL:
-                self.push(n.src[i], 0, 0, ENTER, False)
+            # Many sources are not looked at twice: each is, when its frame comes up.
+            s = n.src[i]
+            if i >= FEW or self.result(s) == NULL:
+                self.push(s, 0, 0, ENTER, False)
+                if i < FEW and s.nsrc:
+                    # the walk is there soon: ask for the sources of all siblings at once
+                    prefetch(s.src[0])
+                    prefetch(<char *>s.src[0] + 64)
+                    if s.nsrc > 1:
+                        prefetch(s.src[1])
+                        prefetch(<char *>s.src[1] + 64)
             i -= 1
         if self.n_frames == here + 1:
             self.n_frames = here

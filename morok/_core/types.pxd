@@ -25,6 +25,10 @@ cdef enum ArgKind:
 cdef enum NodeFlag:
     NODE_BOUNDED = 1  # vmin and vmax are known
     NODE_INVALID = 2  # the constant Invalid stands below (or here) as a value
+    NODE_OVER_CONST = 4  # a source is a CONST, VCONST or VECTORIZE
+    NODE_OVER_ADD = 8  # a source is an ADD
+    NODE_OVER_MUL = 16  # a source is a MUL
+    NODE_OVER_SHIFT = 2  # the position of the lowest of the three
 
 
 cdef struct CNode
@@ -37,8 +41,7 @@ cdef struct RangeSet:
 
 
 cdef struct CNode:
-    # what walks and probes read stands together, in front
-    PyObject *self  # the owning Python object; same lifetime. NULL until the node is in the table
+    # what walks ask of a node stands together, in front, and next what they ask for its sources
     uint16_t op  # number of the op in the op table
     uint16_t dtype  # DType.id
     uint8_t akind  # ArgKind
@@ -46,14 +49,15 @@ cdef struct CNode:
     uint16_t steps  # rewrite steps seen by the active rewrite that owns `memo`
     uint32_t nsrc  # number of sources
     uint32_t mark  # number of the last walk that came here
-    uint64_t h0  # content hash, low half: equal in every process
-    CNode **src  # sources, owned references; points to `few` or to malloc'ed memory
-    CNode *few[3]  # room for up to three sources
+    uint64_t normal  # bit i: rule set i has simplified this node
     uint64_t below0  # ops 0..63 that occur here or below
     uint64_t below1  # ops 64..127 that occur here or below
-    uint64_t normal  # bit i: rule set i has simplified this node
-    CNode *memo  # result in the active rewrite that claimed this node
     uint64_t owner  # number of the rewrite that claimed `memo`, 0 = free
+    CNode *memo  # result in the active rewrite that claimed this node
+    CNode **src  # sources, owned references; points to `few` or to malloc'ed memory
+    CNode *few[3]  # room for up to three sources
+    PyObject *self  # the owning Python object; same lifetime. NULL until the node is in the table
+    uint64_t h0  # content hash, low half: equal in every process
     int64_t vmin  # lower bound, if NODE_BOUNDED
     int64_t vmax  # upper bound, if NODE_BOUNDED
     uint64_t h1  # content hash, high half
