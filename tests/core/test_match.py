@@ -410,6 +410,33 @@ def test_needed_ops_are_looked_for_before_python_is_entered() -> None:
     assert rules.stats()[0].python_entries == 1
 
 
+def test_rules_that_the_ops_around_a_node_rule_out_are_not_tried() -> None:
+    j, k = UOp.range(8, 1), UOp.range(8, 2)
+    one, other = Const("one"), Const("other")
+    none: set[str] = set()
+    double, constant, terms, same = {"double"}, {"constant"}, {"terms"}, {"same"}
+    for node_, expected in (
+        (i + j, none), (i + i, double), (i + 3, none), (i * j + i, none),
+        ((i + 3) + j, constant | same), (j + (i + 3), constant | same), ((i + j) + k, same),
+        ((i + j * 2) + k * 3, terms | same), (k * 3 + (j * 2 + i), terms | same),
+        ((i + j) + k * 3, same), ((i + 3) + (i + 3), double | constant | same),
+    ):  # fmt: skip
+        tried = set()
+        for name, left in (
+            ("double", x + x),
+            ("constant", (x + one) + y),
+            ("terms", (y + x * one) + x * other),
+            ("same", (y + x) + x),
+        ):
+            rules = RuleSet("looks", dtype="x")
+            rules.table([(name, left, x)])
+            before = rules.stats()[0].tries
+            rules.rewrite(node_)
+            if rules.stats()[0].tries > before:
+                tried.add(name)
+        assert tried == expected, node_
+
+
 def test_idle_loops_are_seen_before_python_is_entered() -> None:
     rules = RuleSet("idle")
     pattern = Pat(Ops.REDUCE, (Pat(name="value"),), rest=True, name="root")
