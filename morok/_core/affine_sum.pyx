@@ -5,6 +5,7 @@ from libc.stdint cimport INT64_MIN, int64_t, uint8_t, uint32_t
 
 from morok._core.affine cimport (
     Form,
+    MAX_TERMS,
     form_add,
     form_add_offset,
     form_add_term,
@@ -28,6 +29,11 @@ cdef extern from "Python.h":
 
 cdef enum:
     MAX_ROUNDS = 16  # recombinations in one sum
+
+cdef enum AtomKind:
+    OTHER
+    QUOTIENT  # x // d
+    REST  # x % d
 
 
 cdef inline CNode *_new_ref(CNode *n) noexcept:
@@ -76,21 +82,36 @@ cdef int _rule_sum(CNode *root, CNode **out) except -1:
 cdef int _recombine(Form *f, Owned *made) except -1:
     """One step that lowers the number of divisions in a sum. 1 = done; f may be garbage after -1
     only."""
+    cdef uint8_t kinds[MAX_TERMS]
     cdef uint32_t i, j
-    cdef bint any_div = False, any_mod = False
+    cdef bint any_kind = False
     cdef CNode *x
     cdef int64_t d
-    for i in range(f.n):
-        any_div = any_div or is_div(f.terms[i].atom, &x, &d)
-        any_mod = any_mod or is_mod(f.terms[i].atom, &x, &d)
-    if not (any_div or any_mod):
+    if f.n < 2:
         return 0
     for i in range(f.n):
+        if is_div(f.terms[i].atom, &x, &d):
+            kinds[i] = QUOTIENT
+        else:
+            kinds[i] = REST if is_mod(f.terms[i].atom, &x, &d) else OTHER
+        any_kind = any_kind or kinds[i] != OTHER
+    if not any_kind:
+        return 0
+    for i in range(f.n):
+        if kinds[i] == OTHER:
+            continue
         for j in range(f.n):
-            if i != j and (_quotient_and_rest(f, i, j) or _two_rests(f, i, j, made)
-                           or _nested_quotients(f, i, j, made)):
+            if i == j or kinds[j] == OTHER:
+                continue
+            if kinds[i] == REST:
+                if kinds[j] == QUOTIENT:
+                    if _quotient_and_rest(f, i, j):
+                        return 1
+                elif _two_rests(f, i, j, made):
+                    return 1
+            elif kinds[j] == QUOTIENT and _nested_quotients(f, i, j, made):
                 return 1
-        if any_div and _whole_and_quotient(f, i, made):
+        if kinds[i] == QUOTIENT and _whole_and_quotient(f, i, made):
             return 1
     return 0
 
