@@ -21,12 +21,13 @@ _widens = (
     | (kind(x, "u") & kind(_once, "u") & (bits(x) <= bits(_once)))
     | (kind(x, "u") & kind(_once, "i") & (bits(x) < bits(_once)))
     | (kind(x, "f") & kind(_once, "f") & (bits(x) < bits(_once)))
-    | (kind(x, "iu") & kind(_once, "x"))
+    | (kind(x, "i") & kind(_once, "x"))
+    | (kind(x, "u") & kind(_once, "x") & (bits(x) < bits(_once)))
 )
 # floats of 16, 32 and 64 bits hold every int of 8, 16 and 32 bits
 _exact_float = kind(x, "iu") & kind(_once, "f") & (bits(x) * 2 <= bits(_once)) & kind(_twice, "bf")
 _fits = kind(x, "iux") & kind(_once, "iu") & (lowest(_once) <= x.vmin) & (x.vmax <= highest(_once))
-_narrows = kind(x, "iu") & kind(_once, "iu") & kind(_twice, "iu") & (bits(_twice) <= bits(_once))
+_narrows = kind(x, "iu") & kind(_once, "iux") & kind(_twice, "iu") & (bits(_twice) <= bits(_once))
 
 # fmt: off
 cast.table([

@@ -158,3 +158,12 @@ def test_comparisons_as_lt_and_eq() -> None:
     y = {d: (loaded(d, 5), loaded(d, 6)) for d in (dtypes.int8, dtypes.float32, dtypes.bool_)}
     for (a, b), op in itertools.product(y.values(), (Ops.GE, Ops.LE, Ops.GT, Ops.NE)):
         assert_late(a.alu(op, b), negations, op)
+
+
+@pytest.mark.parametrize("target", [dtypes.float32, dtypes.float64])
+def test_a_position_made_of_a_large_unsigned_number_is_negative(target: DType) -> None:
+    large = loaded(dtypes.uint64, 0)
+    before = large.cast(X).cast(target)
+    assert_equal(before, before.simplify(), environment(before, np.random.default_rng(0)))
+    for narrow in (dtypes.int8, dtypes.uint32, dtypes.int64):
+        assert large.cast(X).cast(narrow).simplify() is large.cast(narrow)

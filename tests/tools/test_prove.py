@@ -113,7 +113,14 @@ def test_a_rule_that_never_fires_is_not_proved() -> None:
     verdict = prove(one(x * c, x, (c > 0, c < 0)))
     assert verdict.status is Status.UNPROVED
     assert "never fires" in verdict.reason
-    assert prove(one(x * c, x, c.eq(70000), "i")).status is Status.UNPROVED
+    assert prove(one(node(Ops.FLOORDIV, x, 0), 7)).status is Status.UNPROVED, "never defined"
+
+
+def test_numbers_that_16_bits_do_not_hold_are_looked_at_in_wide_ints() -> None:
+    assert prove(one(x * c, x, c.eq(70000), "i")).status is Status.REFUTED
+    mask = one((x & 0xFFFF0) & 0xFFF00, x & 0xFFF00, dtype="u")
+    assert prove(mask).status is Status.PROVED
+    assert "uint64" in prove(mask).sorts
 
 
 def test_guards_over_known_bounds() -> None:
@@ -176,11 +183,29 @@ def test_a_set_of_ones_own(tmp_path: Path) -> None:
         ("morok.symbolic:nothing", "no attribute"),
         ("morok.symbolic", "expected MODULE:SET"),
         ("morok.symbolic:simplify", "expected MODULE:SET"),
+        (":rules", "Empty module name"),
     ],
 )
 def test_names_of_no_set(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_modules_whose_rules_are_no_rules(tmp_path: Path) -> None:
+    made = "from morok.ir import RuleSet, Var\nx = Var('x')\nrules = RuleSet('mine')\n"
+    (tmp_path / "a.py").write_text(made + "rules.table([('r', x + 0, x)])\n")
+    done = run(tmp_path, "a:rules")
+    assert done.returncode == 2
+    assert "a:rules: the literal 0 never matches a float" in done.stderr
+
+
+def test_two_rules_of_one_name_are_both_looked_at_or_none(tmp_path: Path) -> None:
+    made = "from morok.ir import RuleSet, Var\nx = Var('x')\nrules = RuleSet('mine', dtype='i')\n"
+    (tmp_path / "right.py").write_text(made + "rules.table([('r', x + 0, x)])\n")
+    (tmp_path / "wrong.py").write_text(made + "rules.table([('r', x + 1, x)])\n")
+    done = run(tmp_path, "wrong:rules", "right:rules")
+    assert done.returncode == 2
+    assert "different rules of one name: mine.r" in done.stderr
 
 
 def test_the_function_of_a_rule_is_proved_as_a_table_is() -> None:

@@ -1,9 +1,10 @@
 """`python -m morok prove [MODULE:SET …]`: proofs of rewrite rules by z3 (extra `prove`).
 
 Every data rule is proved at every choice of dtypes: index arithmetic over unbounded integers with
-the bounds that its guards name, wrapping ints of 8 and 16 bits for all widths, floats in a small
-IEEE format, truth values. What is true lane by lane is true of vectors. A rule is right when,
-wherever its left side is defined and its guards hold, its right side is defined and equal.
+the bounds that its guards name, wrapping ints of 8 and 16 bits for all widths (of 32 and 64, too,
+where a rule's own numbers or a cast ask for them), floats in a small IEEE format, truth values.
+What is true lane by lane is true of vectors. A rule is right when, wherever its left side is
+defined and its guards hold, its right side is defined and equal.
 
 Without names: the rules of this package. Their verdicts are kept by content in `verdicts.json`; a
 rule that has none is proved. `--again` proves all, `--write` keeps what was found. Rules known to
@@ -19,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 
+from morok.errors import MorokError
 from morok.ir import Rule, RuleSet
 from morok.symbolic import late, sym
 from morok.tools.prove.verdicts import Status, Verdict, key, load, save
@@ -46,7 +48,11 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     start = time.monotonic()
     sets = [found for found in own if found is not None] or list(PACKAGE_SETS)
-    rules = list({rule.name: rule for rules in sets for rule in rules}.values())
+    rules = list(dict.fromkeys(rule for rules in sets for rule in rules))
+    names = Counter(rule.name for rule in rules)
+    if twice := [name for name, count in names.items() if count > 1]:
+        print(f"different rules of one name: {', '.join(twice)}", file=sys.stderr)
+        return 2
     kept = {} if options.again or own else load()
     verdicts = _verdicts(rules, kept)
     wrong = _report(rules, verdicts, options.list)
@@ -65,7 +71,7 @@ def _named(name: str) -> RuleSet | None:
         sys.path.insert(0, "")  # modules beside the user, as `python -m` finds them
     try:
         found = getattr(import_module(module), attribute) if colon else None
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError, MorokError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return None
     if not isinstance(found, RuleSet):

@@ -57,6 +57,7 @@ class Obligation:
     left: Value
     right: Value
     captures: Mapping[str, Value]
+    names_invalid: bool  # the left side is about what is undefined
 
     @property
     def counterexample(self) -> list[Any]:
@@ -72,8 +73,9 @@ class Obligation:
 
     @property
     def firing(self) -> list[Any]:
-        """Holds for values at which the rule fires."""
-        return [*self.axioms, *self.fires]
+        """Holds for values at which the rule fires and has something to keep."""
+        defined = [] if self.names_invalid else [self.left.defined]
+        return [*self.axioms, *self.fires, *defined]
 
 
 @dataclass
@@ -108,7 +110,8 @@ class Translator:
         if right.sort != left.sort:
             raise NeverFiresError(f"{left.sort} on the left, {right.sort} on the right")
         captures = {name: value for name, value in self.by_name.items() if name[0] != "#"}
-        return Obligation(self.fires, self.world.axioms, left, right, captures)
+        invalid = any(pattern.arg is Invalid for pattern in self.rule.pattern.walk())
+        return Obligation(self.fires, self.world.axioms, left, right, captures, invalid)
 
     def _require(self, condition: Any) -> None:
         if condition is False or z3.is_false(condition):

@@ -95,6 +95,14 @@ WRONG.table([
     ("not_negative",        x >= 1,                     x > 1),
     ("negated_order",       -x < -y,                    y < x),
 ], dtype="u")
+# True of 8 and 16 bits.
+WRONG.table([
+    ("two_short_shifts",    (x << 9) << 9,              num(0)),
+    ("shifted_out",         x >> 16,                    num(0)),
+    ("every_bit",           x & 0xFFFFFFFF,             x),
+    ("wide_only",           x * c,                      x,                      c > 70000),
+    ("for_some_widths",     x >> 9,                     num(0),                 bits(x).ne(16)),
+], dtype="u")
 # Floats: NaN, infinities, signed zeros, rounding.
 WRONG.table([
     ("add_zero",            x + 0.0,                    x),
@@ -132,5 +140,7 @@ WRONG.table([
      kind(x, "i") & kind(_ONCE, "u") & (bits(x) <= bits(_ONCE))),
     ("rounded",             _TWICE,                     x.cast(_TWICE.dtype),
      kind(x, "iu") & kind(_ONCE, "f") & (bits(x) <= bits(_ONCE))),
+    ("through_position",    _TWICE,                     x.cast(_TWICE.dtype),
+     kind(x, "u") & kind(_ONCE, "x")),
 ])
 # fmt: on

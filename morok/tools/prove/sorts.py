@@ -1,8 +1,9 @@
 """The sorts that a rule is proved at: every way to give dtypes to its left side.
 
-A sort stands for dtypes of its class: 8 and 16 bits for ints of any width, small IEEE formats for
-floats, unbounded integers for `index`. An `index` that only bitwise ops or casts touch is a bit
-vector: bitwise ops work bit by bit whatever the width, and a cast sees the 64 bits of a position.
+A sort stands for dtypes of its class: 8 and 16 bits for ints of any width (32 and 64 too for rules
+that name numbers for which 16 bits are few), small IEEE formats for floats, unbounded integers for
+`index`. An `index` that only bitwise ops or casts touch is a bit vector: bitwise ops work bit by
+bit whatever the width, and a cast sees the 64 bits of a position, beside ints of 64 bits.
 """
 
 from __future__ import annotations
@@ -60,6 +61,14 @@ PLAIN = (BOOL, *INTS, FLOAT8, INDEX)
 """Sorts for rules without casts between dtypes."""
 CASTING = (BOOL, *INTS, FLOAT8, FLOAT16, BFLOAT16, FLOAT32, INDEX)
 """Sorts for rules with them."""
+WORDS = (Sort("i", 64), Sort("u", 64))
+"""Ints as wide as a position, where a rule casts one to the other."""
+WIDE = (Sort("i", 32), Sort("u", 32), *WORDS)
+"""Ints that a rule is looked at beside `INTS` when its numbers say nothing at 16 bits."""
+FEW_BITS = 16
+BY_WIDTH = frozenset({Ops.SHL, Ops.SHR, Ops.POW})
+"""Ops whose second operand counts bits."""
+BITS_IN_GUARDS = frozenset({"bits", "log2", "shl", "mul", "wmul"})
 
 BITWISE = frozenset({Ops.AND, Ops.OR, Ops.XOR, Ops.NOT})
 PASSING = frozenset({Ops.REDUCE, Ops.AFTER, Ops.VECTORIZE, Ops.CAT})
@@ -75,7 +84,7 @@ class UnsupportedError(Exception):
 
 def sort_of(dtype: DType) -> Sort:
     """The sort of a dtype that a rule names."""
-    for sort in (BOOL, *INTS, FLOAT16, FLOAT32, INDEX):
+    for sort in (BOOL, *INTS, *WIDE, FLOAT16, FLOAT32, INDEX):
         if sort.kind == dtype.kind and (sort.kind in "bx" or sort.bits == dtype.bits):
             return BFLOAT16 if dtype is dtypes.bfloat16 else sort
     raise UnsupportedError(f"no sort for {dtype}")
@@ -202,6 +211,22 @@ def _constrain_op(classes: _Classes, key: object, op: Ops, src: list[object], pa
         raise UnsupportedError(f"{op.name} with {len(src)} sources has no meaning here")
 
 
+def names_wide_numbers(rule: Rule) -> bool:
+    """Whether the rule may behave at 32 or 64 bits as it does at no 8 or 16.
+
+    So do numbers past 15 bits; and shorter ones that count bits, as in `(x << 9) << 9 -> 0`.
+    """
+    assert rule.pattern is not None
+    code = [*rule.guard_code, *rule.right_code]
+    found = [part.literal.value for part in rule.pattern.walk() if part.literal is not None]
+    found += {row[1] for row in code if row[0] in ("k", "number")}
+    sizes = [abs(value) for value in found if isinstance(value, int)]
+    if any(size >= 1 << (FEW_BITS - 1) for size in sizes):
+        return True
+    counts = bool(ops_of(rule) & BY_WIDTH) or any(row[0] in BITS_IN_GUARDS for row in code)
+    return counts and sum(sizes) >= FEW_BITS
+
+
 def typings(rule: Rule) -> Iterator[Mapping[object, Sort]]:
     """Every choice of sorts for the left side, by name of the capture or id of the pattern."""
     classes = _constrain(rule)
@@ -210,14 +235,19 @@ def typings(rule: Rule) -> Iterator[Mapping[object, Sort]]:
     roots = list(dict.fromkeys(classes.find(key) for key in keys))
     ops = ops_of(rule)
     casts = bool(ops & {Ops.CAST, Ops.BITCAST})
+    wide = WIDE if names_wide_numbers(rule) else ()
+    extra = wide or WORDS if casts else wide
     choices = []
     for root in roots:
         allowed = classes.allowed.get(root, "biufx")
         if root in classes.fixed:
             choices.append([classes.fixed[root]] if classes.fixed[root].kind in allowed else [])
         else:
-            choices.append([s for s in (CASTING if casts else PLAIN) if s.kind in allowed])
+            sorts = (*(CASTING if casts else PLAIN), *extra)
+            choices.append([s for s in sorts if s.kind in allowed])
     for chosen in itertools.product(*choices):
+        if not wide and INDEX not in chosen and not set(WORDS).isdisjoint(chosen):
+            continue
         of_root = dict(zip(roots, chosen, strict=True))
         yield _with_index_form(rule, ops, {key: of_root[classes.find(key)] for key in keys})
 
