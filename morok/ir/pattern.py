@@ -123,7 +123,7 @@ class Pat:
 def _ops(ops: Ops | Iterable[Ops] | None) -> frozenset[Ops] | None:
     if ops is None:
         return None
-    several = frozenset({ops} if isinstance(ops, Ops) else ops)
+    several = frozenset({ops} if isinstance(ops, Ops | str) else ops)
     for op in several:
         if not isinstance(op, Ops):
             raise RuleError(f"unknown op {op!r}: expected members of Ops")

@@ -130,6 +130,8 @@ class RuleSet:
     """
 
     def __init__(self, name: str, *, dtype: str | None = None) -> None:
+        if not isinstance(name, str) or not name:
+            raise RuleError(f"a rule set needs a name, got {name!r}")
         self.name = name
         self.kinds = check_kinds(dtype, name)
         self._rules: dict[str, Rule] = {}

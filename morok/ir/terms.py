@@ -42,7 +42,7 @@ def check_kinds(kinds: str | None, rule: str | None = None) -> str | None:
     """`kinds` in canonical order, or RuleError when it is no class string such as "iux"."""
     if kinds is None:
         return None
-    if not kinds or set(kinds) - set(KINDS):
+    if not isinstance(kinds, str) or not kinds or set(kinds) - set(KINDS):
         raise RuleError(
             f"{kinds!r} is no dtype class: expected letters out of {KINDS!r}, e.g. 'iux'", rule=rule
         )
@@ -207,6 +207,10 @@ class Capture(Term):
     """A name that a rule binds. Equal names are the same capture: both places must be one node."""
 
     name: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise RuleError(f"a capture needs a name, got {self.name!r}")
 
 
 class Var(Capture):

@@ -257,6 +257,12 @@ def test_numbers_and_symbols_only() -> None:
         when(c > 0)
     with pytest.raises(RuleError, match="no dtype class"):
         RuleSet("bad", dtype="q")
+    for kinds in ("", 3):
+        with pytest.raises(RuleError, match="no dtype class"):
+            kind(x, kinds)
+    for nameless in (RuleSet, Var, Const):
+        with pytest.raises(RuleError, match="needs a name, got"):
+            nameless("")
 
 
 def test_bad_functions_are_refused_by_name() -> None:
@@ -306,7 +312,7 @@ def test_bad_opaque_rules_are_refused_by_name() -> None:
     refused(define(add, lambda a, b: None, when=lambda q: q.vmin > 0), "does not capture q")
     refused(define(add, lambda a, b: None, when=lambda a: a > 0), "outside the guard language")
     RuleSet("good").opaque(Pat(name="n"), any_root=True)(lambda n: None)
-    with pytest.raises(RuleError, match="unknown op"):
+    with pytest.raises(RuleError, match="unknown op 'ADD'"):
         Pat("ADD")
     with pytest.raises(RuleError, match="empty set of ops"):
         Pat(())
