@@ -150,8 +150,9 @@ def _rounds(
             ]
             if pairs:
                 row.figures[who] = statistics.median(theirs for _, theirs in pairs)
-            if pairs and who != OURS:
-                row.ratios[who] = statistics.median(theirs / ours for ours, theirs in pairs if ours)
+            ratios = [theirs / ours for ours, theirs in pairs if ours]
+            if ratios and who != OURS:
+                row.ratios[who] = statistics.median(ratios)
     return rows
 
 
