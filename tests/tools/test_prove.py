@@ -7,17 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import z3
 
 from morok.dtype import dtypes
 from morok.ir import Const, Ops, Rule, RuleSet, Var, divides, node, when
 from morok.tools.prove import PACKAGE_SETS, main
+from morok.tools.prove.lemmas import NATIVE, Lemma, all_lemmas
+from morok.tools.prove.refuted import WRONG
+from morok.tools.prove.search import holds, prove
 from morok.tools.prove.verdicts import Status, key, load
-
-z3 = pytest.importorskip("z3", reason="needs z3: pip install z3-solver")
-
-from morok.tools.prove.lemmas import NATIVE, Lemma, all_lemmas  # noqa: E402
-from morok.tools.prove.refuted import WRONG  # noqa: E402
-from morok.tools.prove.search import holds, prove  # noqa: E402
 
 x, y, z, p = Var("x"), Var("y"), Var("z"), Var("p")
 c, c0, c1 = Const("c"), Const("c0"), Const("c1")
