@@ -1,0 +1,145 @@
+"""The actions on loops alone: UPCAST, UNROLL, SPLIT, SWAP, MERGE, TAIL (see `opts`)."""
+
+from __future__ import annotations
+
+from morok._core import toposort
+from morok.ir import AxisType, Ops, UOp
+from morok.optimizer.legality import (
+    binders_of,
+    check_divides,
+    check_independent,
+    check_instances,
+    loop_axis,
+    make_room,
+    require,
+)
+from morok.optimizer.ranges import (
+    make_range,
+    merge_ranges,
+    moved_range,
+    next_number,
+    range_end,
+    rename_ranges,
+    substitute_open,
+)
+
+__all__ = ["merge", "split", "swap", "tail", "unroll", "upcast"]
+
+
+def _widen(sink: UOp, axis: int, amount: int, axis_type: AxisType) -> UOp:
+    rng = loop_axis(sink, axis)
+    check_divides(rng, amount)
+    check_independent(sink, rng)
+    check_instances(sink, rng, amount)
+    inner = make_range(amount, next_number(sink), axis_type)
+    outer = range_end(rng) // amount
+    parts = (inner,) if outer == 1 else (make_range(outer, axis, rng.arg[1]), inner)
+    return rename_ranges(sink, {rng: parts})
+
+
+def upcast(sink: UOp, axis: int, amount: int) -> UOp:
+    return _widen(sink, axis, amount, AxisType.UPCAST)
+
+
+def unroll(sink: UOp, axis: int, amount: int) -> UOp:
+    return _widen(sink, axis, amount, AxisType.UNROLL)
+
+
+def split(sink: UOp, axis: int, amount: int) -> UOp:
+    rng = loop_axis(sink, axis)
+    check_divides(rng, amount)
+    require(amount < range_end(rng), "a split needs two parts")
+    sink, rng = make_room(sink, rng)
+    outer = make_range(range_end(rng) // amount, axis, rng.arg[1])
+    inner = make_range(amount, axis + 1, rng.arg[1])
+    return rename_ranges(sink, {rng: (outer, inner)})
+
+
+def swap(sink: UOp, axis: int, other_axis: int) -> UOp:
+    first, second = loop_axis(sink, axis), loop_axis(sink, other_axis)
+    require(first is not second, "an axis is swapped with another one")
+    require(first.arg[1] is second.arg[1], f"axes {axis} and {other_axis} differ in type")
+    require(
+        binders_of(sink, first) == binders_of(sink, second),
+        f"axes {axis} and {other_axis} are not loops of the same statements",
+    )
+    check_independent(sink, first)
+    check_independent(sink, second)
+    return rename_ranges(
+        sink,
+        {
+            first: (moved_range(first, other_axis),),
+            second: (moved_range(second, axis),),
+        },
+    )
+
+
+def merge(sink: UOp, axis: int, other_axis: int) -> UOp:
+    outer, inner = loop_axis(sink, axis), loop_axis(sink, other_axis)
+    binders = binders_of(sink, outer)
+    require(
+        outer is not inner and binders == binders_of(sink, inner),
+        f"axes {axis} and {other_axis} are not loops of the same statements",
+    )
+    require(
+        all(node.op is Ops.STORE for node in binders) and outer.arg[1] is inner.arg[1],
+        f"axes {axis} and {other_axis} are not loops of the output",
+    )
+    check_independent(sink, outer)
+    check_independent(sink, inner)
+    return merge_ranges(sink, outer, inner)
+
+
+def tail(sink: UOp, axis: int, amount: int) -> UOp:
+    rng = loop_axis(sink, axis)
+    end = range_end(rng)
+    require(2 <= amount < end, f"{amount} is no part of {end} iterations")
+    require(end % amount != 0, f"{amount} divides the {end} iterations: nothing is left over")
+    check_independent(sink, rng)
+    binders = binders_of(sink, rng)
+    output = all(node in sink.src and node.op is Ops.STORE for node in binders)
+    require(
+        output or all(node.op is Ops.REDUCE for node in binders),
+        f"axis {axis} fills a local buffer",
+    )
+    sink, rng = make_room(sink, rng)
+    rest = make_range(end % amount, axis + 1, rng.arg[1])
+    main = make_range(end - end % amount, axis, rng.arg[1])
+    shifted = UOp.const(rng.dtype, end - end % amount)
+    if end % amount == 1:
+        return _tailed(sink, rng, main, shifted, ())
+    return _tailed(sink, rng, main, rest + shifted, (rest,))
+
+
+def _tailed(sink: UOp, rng: UOp, main: UOp, shifted: UOp, last: tuple[UOp, ...]) -> UOp:
+    """Every binder of `rng` becomes one over `main` and one, at `shifted`, over `last`."""
+    new: dict[UOp, UOp] = {}
+    for node in toposort(sink):
+        src: list[UOp] = []
+        for source in node.src:
+            copy = new[source]
+            src += copy.src if source.op is Ops.STORE and copy.op is Ops.GROUP else (copy,)
+        copied = UOp(node.op, node.dtype, tuple(src), node.arg)
+        if rng in node.ended_ranges:
+            copied = _two_parts(copied, rng, main, shifted, last)
+        new[node] = copied
+    return new[sink]
+
+
+def _two_parts(node: UOp, rng: UOp, main: UOp, shifted: UOp, last: tuple[UOp, ...]) -> UOp:
+    ended = node.ended_ranges
+    values = node.src[: len(node.src) - len(ended)]
+    parts = []
+    for counter, pieces in ((main, (main,)), (shifted, last)):
+        ranges: list[UOp] = []
+        for other in ended:
+            ranges += pieces if other is rng else (other,)
+        body = substitute_open(values, {rng: counter})
+        if node.op is Ops.REDUCE and not ranges:
+            parts += body
+        else:
+            parts.append(UOp(node.op, node.dtype, (*body, *ranges), node.arg))
+    if node.op is Ops.STORE:
+        return UOp.group(*parts)
+    first, second = parts
+    return UOp(node.arg.alu, node.dtype, (first, second))
