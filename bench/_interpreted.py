@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 from unittest import mock
 
-from morok.dtype import to_numpy
+import numpy as np
+
+from morok.dtype import DType, dtypes, to_numpy
 from morok.engine import CompiledKernel, Row
-from morok.ir import Ops, UOp
+from morok.ir import Ops, UOp, numeric
 from morok.ir.interpret import interpret_kernel
 from morok.runtime import Buffer, CpuDevice
+
+_BITS = {
+    dtypes.bfloat16: dtypes.uint16,
+    dtypes.fp8e4m3: dtypes.uint8,
+    dtypes.fp8e5m2: dtypes.uint8,
+}
+Watcher = Callable[[UOp, list[np.ndarray]], None]
+"""Sees a kernel and what its buffers hold before it runs; it may keep the arrays."""
+
+
+def stored(dtype: DType) -> np.dtype[Any]:
+    """What NumPy sees in memory of a dtype: bits where it has no such numbers."""
+    return np.dtype(f"u{dtype.itemsize}") if dtype in _BITS else to_numpy(dtype)
+
+
+def from_stored(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """What the interpreter wants for memory: values. The array itself where it holds them."""
+    return numeric.bitcast(array, _BITS[dtype], dtype) if dtype in _BITS else array
+
+
+def to_stored(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """The inverse of `from_stored`."""
+    return numeric.bitcast(array, dtype, _BITS[dtype]) if dtype in _BITS else array
 
 
 class _Plans(dict[Any, Any]):
@@ -25,8 +50,8 @@ class _Plans(dict[Any, Any]):
 class _Plan:
     """The rows of an `ExecutionPlan`, their functions being SINKs."""
 
-    def __init__(self, rows: Sequence[Row], sizes: Sequence[int]) -> None:
-        self._rows, self._sizes = rows, sizes
+    def __init__(self, rows: Sequence[Row], sizes: Sequence[int], watcher: Watcher | None) -> None:
+        self._rows, self._sizes, self._watcher = rows, sizes, watcher
 
     def run(self, given: Sequence[Buffer], values: Sequence[int] = ()) -> None:
         """Kernel after kernel, on the caller's memory and some for the slots after it; none takes
@@ -35,13 +60,17 @@ class _Plan:
         memory = [*given, *map(Buffer, self._sizes)]
         for row in self._rows:
             sink: Any = row.function
-            arrays = [
-                memory[slot].view(to_numpy(p.dtype.base), (p.arg[1],))
-                for slot, p in zip(row.places, _params(sink), strict=True)
+            params = _params(sink)
+            held = [
+                memory[slot].view(stored(p.dtype.base), (p.arg[1],))
+                for slot, p in zip(row.places, params, strict=True)
             ]
+            arrays = [from_stored(a, p.dtype.base) for a, p in zip(held, params, strict=True)]
+            if self._watcher is not None:
+                self._watcher(sink, [array.copy() for array in arrays])
             after = interpret_kernel(sink, arrays)
             for position in row.stores:
-                arrays[position][...] = after[position]
+                held[position][...] = to_stored(after[position], params[position].dtype.base)
 
 
 def _params(sink: UOp) -> list[UOp]:
@@ -50,9 +79,9 @@ def _params(sink: UOp) -> list[UOp]:
 
 
 @contextmanager
-def interpreted() -> Iterator[list[UOp]]:
+def interpreted(watcher: Watcher | None = None) -> Iterator[list[UOp]]:
     """Within the block plans are run kernel by kernel on the interpreter, and nothing is compiled.
-    Gives the list of the SINKs that were planned, which grows."""
+    Gives the list of the SINKs that were planned, which grows. `watcher` sees what is run."""
     schedule = import_module("morok.engine.schedule")
     sinks: list[UOp] = []
 
@@ -63,7 +92,7 @@ def interpreted() -> Iterator[list[UOp]]:
     def build_plan(
         rows: Sequence[Row], n_given: int, sizes: Sequence[int], n_vars: int = 0
     ) -> _Plan:
-        return _Plan(rows, sizes)
+        return _Plan(rows, sizes, watcher)
 
     with (
         mock.patch.object(schedule, "_plans", _Plans()),

@@ -7,6 +7,7 @@ turns by kind, the kernels first interpreted, then compiled.
               NumPy and against tensors realised one by one
     expressions  arithmetic of every dtype, simplified; the reference definition of ops knows
     sessions  whatever people may do with tensors, twenty sessions a seed; an eager model knows
+    opts      actions on the ranges of kernels; the kernel without them knows
 
 A difference prints the line that shows it again and stops with exit code 1. Make it a test: views
 and programs in `tests/rangeify/test_programs.py`, dags and sessions, which are printed as short
@@ -27,7 +28,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from bench import _dags, expressions
+from bench import _dags, _opts, expressions
 from bench._dag_maker import dag
 from bench._interpreted import interpreted
 from bench._views import views
@@ -176,6 +177,7 @@ class Kind(Generic[P]):
     check: Check[P]
     show: Callable[[P], None] = lambda p: None
     at_once: int | None = None  # how many are checked together; None: `--batch`
+    summary: Callable[[], Sequence[str]] = tuple  # what else to say at the end
 
 
 KINDS: dict[str, Kind[Any]] = {
@@ -184,6 +186,7 @@ KINDS: dict[str, Kind[Any]] = {
     "dags": Kind(dag, check_dags, _print_shortest),
     "expressions": Kind(expressions.example, expressions.check),
     "sessions": Kind(int, _check_sessions, at_once=1),
+    "opts": Kind(int, _opts.check, summary=_opts.summary),
 }
 
 
@@ -227,6 +230,8 @@ def main(argv: Sequence[str]) -> int:
         for name in kinds:
             seeds = f"from seed {options.seed}"
             print(f"fuzz: {done[name]} {name} {seeds}, {failed[name]} failed{note}", flush=True)
+            for line in KINDS[name].summary():
+                print(f"      {line}", flush=True)
 
     said = time.monotonic()
     while time.monotonic() < end and (options.keep_going or not any(failed.values())):

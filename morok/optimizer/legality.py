@@ -9,7 +9,6 @@ from morok.errors import OptError
 from morok.ir import AxisType, Ops, UOp
 from morok.optimizer.ranges import (
     has_known_end,
-    make_range,
     moved_range,
     range_end,
     rename_ranges,

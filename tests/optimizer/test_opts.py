@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 
+from bench._opts_actions import random_opts
 from morok._core import toposort
 from morok.codegen.expander import expander, post_opt_symbolic
 from morok.dtype import dtypes
@@ -286,52 +289,13 @@ def test_refused_action_changes_nothing() -> None:
 # ---- random combinations -------------------------------------------------------------------------
 
 
-def random_opts(sink: UOp, random: np.random.Generator, count: int) -> UOp:
-    """Up to `count` random actions, most of them legal by construction."""
-    for _ in range(count):
-        ranges = sorted(nodes(sink, Ops.RANGE), key=lambda rng: rng.arg[0])
-        ranges = [rng for rng in ranges if rng.arg[1] in (AxisType.LOOP, AxisType.REDUCE)]
-        if not ranges:
-            break
-        rng = ranges[random.integers(len(ranges))]
-        op = list(OptOps)[random.integers(len(OptOps))]
-        if op is OptOps.LOCAL:
-            sink = random_local(sink, random, ranges)
-            continue
-        end = rng.vmax + 1
-        amounts = [n for n in (2, 3, 4, 5, 7, 8, 16) if (end % n == 0) is not (op is OptOps.TAIL)]
-        if op in (OptOps.SWAP, OptOps.MERGE):
-            amounts = [other.arg[0].number for other in ranges]
-        if not amounts:
-            continue
-        opt = Opt(op, rng.arg[0].number, int(amounts[random.integers(len(amounts))]))
-        try:
-            sink = apply_opt(sink, opt)
-        except OptError:
-            continue
-    return sink
-
-
-def random_local(sink: UOp, random: np.random.Generator, ranges: list[UOp]) -> UOp:
-    """A LOCAL of some read along a random choice of its axes."""
-    reads = [node for node in nodes(sink, Ops.INDEX) if node.src[0].op is Ops.PARAM]
-    read = reads[random.integers(len(reads))]
-    axes = [rng.arg[0].number for rng in ranges if rng in read.open_ranges]
-    if not axes:
-        return sink
-    first, *more = map(int, random.permutation(axes)[: random.integers(1, 4)])
-    try:
-        return apply_opt(sink, Opt(OptOps.LOCAL, first, (read.src[0].arg[0], *more)))
-    except OptError:
-        return sink
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_random_actions_keep_the_values(name: str, rng: np.random.Generator) -> None:
+    random = Random(int(rng.integers(1 << 30)))
     kernel = CASES[name]()
     start = prepare(kernel.sink)
     for _ in range(4):
-        sink = random_opts(start, rng, 5)
+        sink = random_opts(start, random, 5)
         assert replay(start, sink.arg.applied_opts) is sink
         check(kernel, sink)
         expanded = expander(post_opt_symbolic(sink), capability(int(rng.choice([4, 8, 16]))))
