@@ -44,7 +44,7 @@ def test_a_wrong_action_is_found(
 ) -> None:
     """An axis in two parts of which the inner one is forgotten"""
     monkeypatch.setattr(ranges, "_counter", lambda pieces: pieces[0])
-    assert fuzz.main(["--kind", "opts", "--cases", "8", "--batch", "8"]) == 1
+    assert fuzz.main(["--kind", "opts", "--cases", "20", "--batch", "20"]) == 1
     said = capsys.readouterr().err
     line = next(line for line in said.splitlines() if line.startswith("python -m bench fuzz"))
     again = line.partition("fuzz ")[2].partition(": ")[0].split()
