@@ -28,8 +28,11 @@ settings.load_profile("morok")
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `torch` are skipped, with the command to run, where it is not installed."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked `torch` are skipped, with the command to run, where it is not installed; those
+    marked `exhaustive` are left out unless asked for."""
+    if "exhaustive" not in config.option.markexpr:
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
     if HAS_TORCH:
         return
     skip = pytest.mark.skip(reason="needs PyTorch: pip install torch==2.13.0")

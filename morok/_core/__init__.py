@@ -18,6 +18,7 @@ try:
     from morok._core.construct import build, node, plain_lookup, register_uop_class
     from morok._core.dispatch import Dispatcher, Flat, dispatch_by, enter_attributes
     from morok._core.infer import register_op
+    from morok._core.intervals import interval_transfer
     from morok._core.launch import COPY_KERNEL, ExecutionPlan, Kernel, Library
     from morok._core.match import Matcher, checked_build, rule_stats
     from morok._core.memory import Buffer, clear_pool, memory_stats, reset_peak, set_pool_limit
@@ -71,6 +72,7 @@ __all__ = [
     "dispatch_by",
     "enter_attributes",
     "graph_rewrite",
+    "interval_transfer",
     "memory_stats",
     "native_rules",
     "node",

@@ -1,7 +1,5 @@
-"""Bounds of nodes: every interval transfer against brute force.
-
-The operands' intervals have their ends in a set of chosen values that covers the corners of 8 bits;
-the truth is the image of all pairs of values in them under the reference definition of the op.
+"""Bounds of nodes: of leaves, choices, vectors and loops, of divisions by constants, and near the
+limits of int64. `test_intervals` has every transfer at 8 bits.
 """
 
 from __future__ import annotations
@@ -17,13 +15,6 @@ from morok.dtype import DType, dtypes
 from morok.ir import AxisType, DeviceSpec, Invalid, Ops, ReduceOp, UOp, numeric
 
 X = dtypes.index
-ENDS = {
-    "int8": (-128, -127, -65, -9, -3, -2, -1, 0, 1, 2, 3, 7, 8, 64, 126, 127),
-    "uint8": (0, 1, 2, 3, 5, 7, 8, 9, 31, 63, 64, 127, 128, 200, 254, 255),
-    "index": (-17, -8, -7, -4, -3, -2, -1, 0, 1, 2, 3, 4, 7, 8, 15, 16),
-    "bool": (0, 1),
-}
-DTYPES = {"int8": dtypes.int8, "uint8": dtypes.uint8, "index": X, "bool": dtypes.bool_}
 
 
 def variable(dtype: DType, low: int, high: int) -> UOp:
@@ -36,35 +27,7 @@ def variable(dtype: DType, low: int, high: int) -> UOp:
     return node if dtype is X else node.cast(dtype)
 
 
-def intervals(dtype: DType) -> list[tuple[int, int]]:
-    ends = ENDS[dtype.name]
-    return [(a, b) for a in ends for b in ends if a <= b]
-
-
-def domain(dtype: DType) -> np.ndarray:
-    ends = ENDS[dtype.name]
-    return np.arange(min(ends), max(ends) + 1).astype(numeric.carrier(dtype))
-
-
-def extremes(table: np.ndarray, axis: int, spans: list[tuple[int, int]], low: int) -> tuple:
-    """Minimum and maximum over each span of values along an axis."""
-    least, most = [], []
-    for a, b in spans:
-        part = table.take(range(a - low, b - low + 1), axis=axis)
-        least.append(part.min(axis=axis))
-        most.append(part.max(axis=axis))
-    return np.stack(least, axis), np.stack(most, axis)
-
-
-BINARY = (
-    Ops.ADD, Ops.SUB, Ops.MUL, Ops.FLOORDIV, Ops.FLOORMOD, Ops.IDIV, Ops.MOD, Ops.MAX, Ops.MIN,
-    Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.LT, Ops.LE, Ops.GT, Ops.GE, Ops.EQ, Ops.NE,
-)  # fmt: skip
-UNARY = (Ops.NEG, Ops.NOT, Ops.ABS, Ops.SIGN, Ops.SQUARE, Ops.TRUNC, Ops.ROUND)
 DIVISIONS = (Ops.FLOORDIV, Ops.FLOORMOD, Ops.IDIV, Ops.MOD)
-BITWISE = (Ops.AND, Ops.OR, Ops.XOR, Ops.SHL)
-EXACT = {Ops.ADD, Ops.SUB, Ops.MUL, Ops.MAX, Ops.MIN, Ops.NEG, Ops.ABS, Ops.SIGN, Ops.SQUARE}
-EXACT |= {Ops.LT, Ops.LE, Ops.GT, Ops.GE, Ops.TRUNC, Ops.ROUND}
 
 
 def wide(op: Ops, dtype: DType, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -72,41 +35,6 @@ def wide(op: Ops, dtype: DType, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         kind = dtypes.bool_ if op in (Ops.LT, Ops.LE, Ops.GT, Ops.GE, Ops.EQ, Ops.NE) else dtype
         return numeric.compute(op, kind, [a[:, None], b[None, :]]).astype(np.int64)
-
-
-@pytest.mark.parametrize("op", BINARY, ids=lambda op: op.name)
-@pytest.mark.parametrize("name", ["int8", "uint8", "index"])
-def test_binary(op: Ops, name: str) -> None:
-    dtype = DTYPES[name]
-    values = domain(dtype)
-    low = int(values[0])
-    spans = intervals(dtype)
-    right = spans
-    if name == "index" and op in DIVISIONS:  # divisors of an index are never zero
-        right = [(a, b) for a, b in spans if (a, b) != (0, 0)]
-    if op in (Ops.SHL, Ops.SHR):
-        right = [(a, b) for a, b in spans if a >= 0]
-    table = wide(op, dtype, values, values)
-    undefined = np.zeros_like(table, bool)
-    if name == "index" and op in DIVISIONS:
-        undefined[:, -low] = True
-    least = np.where(undefined, np.iinfo(np.int64).max, table)
-    most = np.where(undefined, np.iinfo(np.int64).min, table)
-    least = extremes(extremes(least, 0, spans, low)[0], 1, right, low)[0]
-    most = extremes(extremes(most, 0, spans, low)[1], 1, right, low)[1]
-    lefts = [variable(dtype, *span) for span in spans]
-    rights = [variable(dtype, *span) for span in right]
-    wraps = name != "index" and op in (Ops.ADD, Ops.SUB, Ops.MUL)
-    for (i, x), (j, y) in itertools.product(enumerate(lefts), enumerate(rights)):
-        node = x.alu(op, y)
-        true = int(least[i, j]), int(most[i, j])
-        if node.vmin is None:  # an index has no limits to fall back on
-            assert name == "index", (spans[i], right[j])
-            assert op in BITWISE, (spans[i], right[j])
-            continue
-        assert node.vmin <= true[0] <= true[1] <= node.vmax, (spans[i], right[j], true)
-        if op in EXACT and not wraps:
-            assert (node.vmin, node.vmax) == true, (spans[i], right[j])
 
 
 @pytest.mark.parametrize("op", DIVISIONS, ids=lambda op: op.name)
@@ -121,48 +49,19 @@ def test_division_by_a_constant_is_exact_in_one_period(op: Ops, divisor: int) ->
                 assert (node.vmin, node.vmax) == (values.min(), values.max()), (low, high)
 
 
-@pytest.mark.parametrize("op", UNARY, ids=lambda op: op.name)
-@pytest.mark.parametrize("name", ["int8", "uint8", "index"])
-def test_unary(op: Ops, name: str) -> None:
-    dtype = DTYPES[name]
-    for low, high in intervals(dtype):
-        node = variable(dtype, low, high).alu(op)
-        values = np.arange(low, high + 1).astype(numeric.carrier(dtype))
-        result = numeric.compute(op, dtype, [values]).astype(np.int64)
-        assert node.vmin <= result.min() <= result.max() <= node.vmax, (low, high)
-        if name == "index" and op in EXACT:
-            assert (node.vmin, node.vmax) == (result.min(), result.max()), (low, high)
-
-
 BOOL_BINARY = (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN, Ops.AND, Ops.OR, Ops.XOR)
 BOOL_BINARY += (Ops.LT, Ops.LE, Ops.GT, Ops.GE, Ops.EQ, Ops.NE)
 
 
 @pytest.mark.parametrize("op", BOOL_BINARY, ids=lambda op: op.name)
 def test_bool(op: Ops) -> None:
-    for (a, b), (c, d) in itertools.product(intervals(dtypes.bool_), repeat=2):
+    for (a, b), (c, d) in itertools.product([(0, 0), (0, 1), (1, 1)], repeat=2):
         x, y = np.arange(a, b + 1) != 0, np.arange(c, d + 1) != 0
         truth = wide(op, dtypes.bool_, x, y)
         node = variable(dtypes.bool_, a, b).alu(op, variable(dtypes.bool_, c, d))
         assert node.vmin <= truth.min() <= truth.max() <= node.vmax
         negated = ~node
         assert negated.vmin <= 1 - truth.max() <= 1 - truth.min() <= negated.vmax
-
-
-@pytest.mark.parametrize("target", [*dtypes.ints, dtypes.bool_, X], ids=lambda d: d.name)
-@pytest.mark.parametrize("name", ["int8", "uint8", "index"])
-def test_cast(name: str, target: DType) -> None:
-    dtype = DTYPES[name]
-    for low, high in intervals(dtype):
-        x = variable(dtype, low, high)
-        values = numeric.cast(np.arange(low, high + 1).astype(numeric.carrier(dtype)), target)
-        node = UOp(Ops.CAST, target, (x,))
-        least, most = int(values.min()), int(values.max())
-        if node.vmin is not None:
-            assert node.vmin <= least <= most <= node.vmax, (low, high)
-        else:
-            assert target is dtypes.uint64, "only the upper half of uint64 has no bounds"
-            assert low < 0
 
 
 @pytest.mark.parametrize("target", [*dtypes.ints, dtypes.bool_], ids=lambda d: d.name)
@@ -316,7 +215,7 @@ def test_bounds_of_64_bit_ints(dtype: DType, data: st.DataObject, op: Ops) -> No
         assert node.vmin <= value <= node.vmax
 
 
-def test_case_4_bounds_near_two_to_62() -> None:
+def test_bounds_near_two_to_62() -> None:
     x = variable(X, 0, 2**62)
     assert (x * 2).vmin is None
     assert ((x * 2) < 5).vmin == 0, "nothing is concluded from unknown bounds"
