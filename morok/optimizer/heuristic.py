@@ -27,12 +27,12 @@ from morok.ir import AxisType, Capability, Ops, UOp
 from morok.optimizer.blocking import block_transposed
 from morok.optimizer.facts import Facts
 from morok.optimizer.opts import Opt, OptOps, replay
-from morok.optimizer.ranges import lane_stride, range_end, reads_of
+from morok.optimizer.ranges import range_end, reads_of
 from morok.optimizer.staging import stage_operand
+from morok.optimizer.tiles import Tile, choose_tile
 
 __all__ = ["choose_opts", "tune"]
 
-_MAX_ROWS = 8
 _SMALL_TAPS = 7  # reduction axes of a tile up to this size are unrolled
 _SMALL_LOOP = 4  # any reduction axis up to this size is unrolled
 _MAX_UNROLLED = 32
@@ -141,25 +141,32 @@ def _multiple(end: int, width: int) -> int:
 
 
 def _choose_output(facts: Facts, lane: UOp, wanted: _Wanted) -> None:
-    """The lane of a writing statement, and the tile of the reductions inside it."""
+    """The lane of a writing statement, and the tiles of the reductions inside it."""
     inside = [node for node in facts.reduces if lane in node.open_ranges]
-    rows = list(dict.fromkeys(rng for node in inside for rng in facts.rows(node, lane)))
-    width = facts.lanes(lane, wide=facts.computes(lane) or bool(rows))
+    rows = {node: facts.rows(node, lane) for node in inside}
+    width = facts.lanes(lane, wide=facts.computes(lane) or any(rows.values()))
     end = range_end(lane)
-    row, copies, vectors = None, 1, _multiple(end, width) if inside and not rows else 1
-    free = [rng for rng in rows if rng not in wanted]  # the others are tiled with a longer lane
-    if not facts.written_to_neighbours(lane):  # an axis that is would become the vectors
-        free = [rng for rng in free if not facts.written_to_neighbours(rng)]
-    if free:
-        row, copies, vectors = _tile(facts, inside, lane, free, width)
+    vectors = _multiple(end, width) if inside and not any(rows.values()) else 1
+    tiles: list[Tile] = []
+    for node in sorted(inside, key=lambda n: math.prod(map(range_end, rows[n])), reverse=True):
+        free = [rng for rng in rows[node] if rng not in wanted]  # others: with a longer lane
+        if not facts.written_to_neighbours(lane):  # an axis that is would become the vectors
+            free = [rng for rng in free if not facts.written_to_neighbours(rng)]
+        if free and not any(tile.row in free for tile in tiles):
+            # All statements of a lane have the vectors of the one with most rows.
+            tiles.append(choose_tile(facts, node, lane, free, width, vectors if tiles else None))
+            vectors = tiles[0].vectors
     steps = _output_steps(end, width, vectors)
     if not steps:
         return
     wanted[lane] = steps
-    if row is not None and copies > 1:
-        wanted[row] = ((OptOps.UPCAST, 0, copies),)
+    for tile in tiles:
+        if tile.copies > 1:
+            rest = range_end(tile.row) % tile.copies
+            wanted[tile.row] = _chain(range_end(tile.row), (tile.copies, rest))
+    copies = max((tile.copies for tile in tiles), default=1)
     for node in inside:
-        if rows:
+        if any(rows.values()):
             _unroll_small(facts, node, wanted, _SMALL_TAPS, copies * vectors)
         else:
             _several_sums(facts, node, wanted)
@@ -173,33 +180,6 @@ def _output_steps(end: int, width: int, vectors: int) -> _Steps:
     if end < 4:
         return ()
     return _chain(end, (width, 4) if end < 8 * width and width > 4 else (width,))
-
-
-def _tile(
-    facts: Facts, inside: list[UOp], lane: UOp, rows: list[UOp], width: int
-) -> tuple[UOp, int, int]:
-    """(row axis, copies of it, vectors per row): the fewest loads for each multiplication among
-    tiles whose accumulators leave half of the registers to the operands."""
-    accumulators = 16 if facts.capability.vector_registers >= 32 else 8
-    reads = [read for read in reads_of(inside) if lane in read.open_ranges]
-    torn = any(lane_stride(read, lane) not in (0, 1) for read in reads)
-    vector_cost = width if torn else 1
-    best: tuple[float, int, int, UOp] | None = None
-    # Inner axes first: their rows lie near, while far ones of even distances share cache sets.
-    for rng in sorted(rows, key=lambda rng: rng.arg[0], reverse=True):
-        for copies in range(1, min(_MAX_ROWS, range_end(rng)) + 1):
-            if range_end(rng) % copies:
-                continue
-            for vectors in (1, 2, 4):
-                if copies * vectors > accumulators or range_end(lane) % (width * vectors):
-                    continue
-                cost = (copies + vector_cost * vectors) / (copies * vectors)
-                if best is None or (cost, -copies) < (best[0], -best[1]):
-                    best = (cost, copies, vectors, rng)
-    if best is None:  # no whole number of vectors: the lane will have a remainder
-        ends = range_end(rows[0])
-        return rows[0], next(n for n in range(_MAX_ROWS, 0, -1) if ends % n == 0), 1
-    return best[3], best[1], best[2]
 
 
 def _choose_sum(facts: Facts, node: UOp, wanted: _Wanted) -> None:

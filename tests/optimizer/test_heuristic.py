@@ -12,7 +12,7 @@ from morok.dtype import dtypes
 from morok.ir import Capability, Ops, ReduceOp, UOp
 from morok.optimizer import apply_opts
 from tests.codegen import kernels
-from tests.codegen.kernels import CASES, Builder, Kernel, capability, check
+from tests.codegen.kernels import CASES, Builder, Kernel, capability, check, opted
 
 
 @dataclass
@@ -99,6 +99,46 @@ def test_tile_of_a_matrix_product() -> None:
 
 def test_tile_takes_what_divides() -> None:
     assert chosen(kernels.matmul(7, 8, 12), lanes=8) == "UPCAST(1, 8); UPCAST(0, 7)"
+
+
+def opts_of(kernel: Kernel, lanes: int = 8) -> str:
+    """The actions; the kernel is too large to be interpreted."""
+    sink = apply_opts(kernel.sink, Target(capability(lanes)))
+    return "; ".join(map(str, sink.arg.applied_opts))
+
+
+PANEL = "SWAP(0, 1); SPLIT(0, 16); LOCAL(3, 2, 1); UPCAST(5, 8); "
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "opts"),
+    [
+        (512, 512, 512, PANEL + "TAIL(2, 6); UPCAST(3, 2); UPCAST(2, 6); UPCAST(1, 16)"),
+        (128, 256, 784, PANEL + "TAIL(2, 6); UPCAST(3, 2); UPCAST(2, 6); UPCAST(1, 16)"),
+        (1021, 256, 509, PANEL + "TAIL(2, 6); UPCAST(2, 6); UPCAST(1, 16)"),
+        (600, 256, 512, PANEL + "UPCAST(2, 6); UPCAST(1, 16)"),
+        (32, 64, 512, PANEL + "UPCAST(2, 4); UPCAST(1, 16)"),
+    ],
+)
+def test_tiles_of_large_products_have_twelve_accumulators(
+    m: int, n: int, k: int, opts: str
+) -> None:
+    """6 rows of 2 vectors; the rows left over are a tile of their own where there are many"""
+    assert opts_of(kernels.matmul(m, n, k)) == opts
+
+
+def test_tiles_of_32_registers_have_sixteen_accumulators() -> None:
+    opts = opts_of(kernels.matmul(512, 512, 512), lanes=16)
+    assert (
+        opts
+        == "SWAP(0, 1); SPLIT(0, 32); LOCAL(3, 2, 1); UPCAST(5, 8); UPCAST(2, 8); UPCAST(1, 32)"
+    )
+
+
+def test_rows_left_over_keep_their_values() -> None:
+    opts = "SWAP(0, 1); SPLIT(0, 16); LOCAL(3, 2, 1); TAIL(2, 6); UPCAST(3, 2); UPCAST(2, 6)"
+    for kernel in (kernels.matmul(20, 32, 5), kernels.matmul(20, 32, 5, epilogue=True)):
+        check(kernel, opted(kernel, opts + "; UPCAST(1, 16)"))
 
 
 def test_operand_that_many_rows_read_is_staged() -> None:
@@ -189,9 +229,9 @@ def weight_gradient(n: int, out: int, channels: int, side: int, taps: int) -> Ke
 
 def test_gradient_of_a_weight_has_its_lane_along_channels() -> None:
     """Along three taps no vector fits; the copy of the gradient serves most rows."""
-    actions = "SPLIT(0, 16); LOCAL(5, 1, 6, 7, 1); UPCAST(2, 4); UPCAST(1, 16)"
-    assert chosen(weight_gradient(5, 32, 4, 8, 3)) == actions
-    assert chosen(weight_gradient(5, 32, 4, 8, 5)) == actions
+    copied = "SPLIT(0, 16); LOCAL(5, 1, 6, 7, 1); "
+    assert chosen(weight_gradient(5, 32, 4, 8, 3)) == copied + "UPCAST(2, 4); UPCAST(1, 16)"
+    assert chosen(weight_gradient(5, 32, 4, 8, 5)) == copied + "UPCAST(3, 5); UPCAST(1, 16)"
 
 
 def test_short_lane_without_another_leaves_vectors_to_the_sum() -> None:
