@@ -1,5 +1,5 @@
 """python -m bench NAME [--peers tinygrad,torch,jax] [--json FILE] [--rounds N] [--quick]
-                        [--kernels] [--only MODEL,…]
+                        [--kernels] [--only MODEL|ROW,…] [--threads N]
    python -m bench fuzz [--kind KIND,…] [--seconds N | --cases N] [--seed S]
    python -m bench roundtrip [--only MODEL,…]
    python -m bench expressions [--count N] [--seed S]
@@ -53,7 +53,8 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--json", metavar="FILE", help="also write all results there")
     arguments.add_argument("--rounds", type=int, default=5, help="pairs of runs (default 5)")
     arguments.add_argument("--quick", action="store_true", help="smaller inputs, for a smoke test")
-    arguments.add_argument("--only", default="", help="train: comma separated models")
+    arguments.add_argument("--only", default="", help="train: models, kernels: rows")
+    arguments.add_argument("--threads", type=int, default=1, help="kernels: so many threads")
     arguments.add_argument("--kernels", action="store_true", help="train: the costly kernels too")
     return arguments
 

@@ -17,10 +17,9 @@ def spread(peers: Sequence[str]) -> list[str]:
     return [who for peer in peers for who in also.get(peer, [peer])]
 
 
-def load(benchmark: str, who: str) -> ModuleType | str:
-    """The module that serves a training benchmark for one system, on one thread; or why it
-    cannot."""
-    one_thread()
+def load(benchmark: str, who: str, threads: int = 1) -> ModuleType | str:
+    """The module that serves a benchmark for one system, on so many threads; or why it cannot."""
+    confine(threads)
     if who == "tinygrad":
         clang = next(filter(None, map(shutil.which, _CLANGS)), None)
         if clang is None:
@@ -46,14 +45,22 @@ def _module(benchmark: str, system: str) -> ModuleType | str:
 
 
 def one_thread() -> None:
-    """Confines this process, and all it starts, to one CPU and asks libraries for one thread.
+    """Confines this process, and all it starts, to one CPU and asks libraries for one thread."""
+    confine(1)
+
+
+def confine(threads: int) -> None:
+    """Asks libraries for so many threads; for one also confines this process, and all it starts, to
+    one CPU.
 
     To be called before any of them is imported: they read the environment when they are.
     """
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CPU_COUNT"):
-        os.environ[name] = "1"
-    flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+        os.environ[name] = str(threads)
+    flags = f"intra_op_parallelism_threads={threads}"
+    if threads == 1:
+        flags = f"--xla_cpu_multi_thread_eigen=false {flags}"
     os.environ["XLA_FLAGS"] = f"{flags} {os.environ.get('XLA_FLAGS', '')}"
-    if hasattr(os, "sched_setaffinity"):
+    if threads == 1 and hasattr(os, "sched_setaffinity"):
         cpus = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cpus[os.getppid() % len(cpus)]})  # the same for one run's workers

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import harness
+from bench import _kernels_data as kernels_data
+from bench import harness, kernels
 from bench.__main__ import names
 from bench._train_data import initial
 
@@ -45,6 +46,45 @@ def test_rewrite_quick(tmp_path: Path) -> None:
     }
     assert set(rows) >= {"exprs", "clean", "warm", "chain", "dag", "memory"}
     assert rows["warm"] < 1000  # microseconds for a whole clean graph: one test of one bit
+
+
+def test_kernels_quick(tmp_path: Path) -> None:
+    """Values are compared with NumPy's before anything is measured"""
+    results = tmp_path / "results.json"
+    options = ("--quick", "--rounds", "1", "--only", "matmul 256,128x", "--json", str(results))
+    done = bench("kernels", *options)
+    assert done.returncode == 0, done.stderr
+    (first, second) = json.loads(results.read_text())["kernels 1"]
+    assert [first["case"], second["case"]] == ["matmul 256", "128x256x784"]
+    assert first["ratios"]["limit"] > 0
+    assert first["figures"]["GFLOP/s"] > 0
+    assert bench("kernels", "--only", "nonsense").returncode != 0
+
+
+def test_wrong_values_are_no_figures() -> None:
+    arrays = kernels_data.inputs("matmul 256")
+    right = arrays[0] @ arrays[1]
+    assert kernels_data.disagreement("matmul 256", arrays, right) is None
+    wrong = right.copy()
+    wrong[3, 5] += 1
+    said = kernels_data.disagreement("matmul 256", arrays, wrong)
+    assert said is not None
+    assert "away from NumPy's values" in said
+    assert kernels_data.disagreement("matmul 256", arrays, right[:-1]) is not None
+
+
+def test_pairs_of_kernels_make_ratios() -> None:
+    """The fastest peer is `best`; a peer that failed has no ratio"""
+    answers = {
+        "morok": [{"ms": 2.0, "limit": 1.0}, {"ms": 4.0, "limit": 3.0}],
+        "torch": [{"ms": 4.0}, {"ms": 8.0}],
+        "jax": [{"ms": 3.0}, {"ms": 6.0}],
+        "other": [{"failed": "no"}, {"failed": "no"}],
+    }
+    row = kernels._summary("matmul 256", answers)
+    assert row.ratios == {"torch": 2.0, "jax": 1.5, "best": 1.5, "limit": 0.625}
+    assert row.figures["morok"] == 3.0
+    assert row.figures["GFLOP/s"] == pytest.approx(2 * 256**3 / 3e-3 / 1e9)
 
 
 def figures(path: Path, name: str) -> dict[str, float]:
