@@ -91,6 +91,17 @@ def _copied(site: Site) -> tuple[int, ...] | None:
     return first, int(read.src[0].arg[0]), *more
 
 
+def _summed(site: Site) -> tuple[int, ...] | None:
+    """An axis of a reduction, and some of the axes that it depends on, in any order."""
+    sums = [u for u in site.sink.toposort() if u.op is Ops.REDUCE and u.open_ranges]
+    if not sums:
+        return None
+    total = site.rng.choice(sums)
+    axes = [number(rng) for rng in total.open_ranges]
+    layout = site.rng.sample(axes, site.rng.randint(1, min(4, len(axes))))
+    return number(site.rng.choice(total.ended_ranges)), *layout
+
+
 ARGUMENTS: dict[str, Arguments] = {
     "UPCAST": _divisor,
     "UNROLL": _divisor,
@@ -99,6 +110,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "MERGE": _two_axes,
     "TAIL": _no_divisor,
     "LOCAL": _copied,
+    "ACCUMULATE": _summed,
 }
 """How the arguments of each action are made, by its name."""
 

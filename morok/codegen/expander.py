@@ -24,12 +24,14 @@ from morok.dtype import AddrSpace, dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import AxisType, Capability, GroupOp, Invalid, Ops, Pat, RuleSet, UOp, graph_rewrite
 from morok.optimizer import (
+    accumulates,
     bound_ranges,
     flat_index,
     index_parts,
     lane_stride,
     lanes_of_sums,
     make_range,
+    moved_range,
     next_number,
     prepare,
     range_end,
@@ -386,19 +388,31 @@ def add_local_buffers(sink: UOp, *, only: set[UOp] | None = None) -> UOp:
     AFTER(DEFINE_LOCAL, STORE(INDEX(DEFINE_LOCAL, row-major position), compute, *ranges)), read by
     INDEXes of one index; hints (CONTIGUOUS, DETACH, …) are gone. A processor without work-items
     needs no BARRIER. With `only`, just these BUFFERIZEs, and hints stay.
+
+    Sums whose loop lies outside of the buffer's, BUFFERIZE(REDUCE(x, *loops), *ranges), are made in
+    the buffer m itself:
+
+        init = STORE(INDEX(AFTER(m, *open ranges), position), identity, *fresh ranges)
+        now  = AFTER(m, init, *loops)
+        step = STORE(INDEX(AFTER(m, init), position), op(INDEX(now, position), x), *ranges)
+        AFTER(m, END(step, *loops))
     """
     if only is not None and not only:
         return sink
     count = 0
     if sink.has(Ops.DEFINE_LOCAL):
         count = sum(node.op is Ops.DEFINE_LOCAL for node in toposort(sink))
+    axis = next_number(sink)
 
     def fill(node: UOp, src: tuple[UOp, ...]) -> UOp:
-        nonlocal count
+        nonlocal count, axis
         copy = UOp(node.op, node.dtype, src, node.arg)
         if only is not None and node not in only:
             return copy
         count += 1
+        if accumulates(copy):
+            axis += len(copy.ended_ranges)
+            return _summed(copy, count - 1, axis - len(copy.ended_ranges))
         return _filled(copy, count - 1)
 
     def read(node: UOp, src: tuple[UOp, ...]) -> UOp:
@@ -415,18 +429,47 @@ def add_local_buffers(sink: UOp, *, only: set[UOp] | None = None) -> UOp:
 
 def _filled(buffer: UOp, number: int) -> UOp:
     compute, ranges = buffer.src[0], buffer.ended_ranges
+    memory, position = _memory(buffer, number)
+    fill = _position(memory, position).store(compute, *ranges)
+    return memory.after(fill)
+
+
+def _summed(buffer: UOp, number: int, axis: int) -> UOp:
+    """The memory of a BUFFERIZE whose sums are made in it; `axis` and above are free."""
+    total, ranges, outer = buffer.src[0], buffer.ended_ranges, buffer.open_ranges
+    memory, position = _memory(buffer, number)
+    fresh = {rng: moved_range(rng, axis + i) for i, rng in enumerate(ranges)}
+    identity = UOp.const(total.dtype, total.arg.identity(total.dtype))
+    first = _position(memory.after(*outer) if outer else memory, position.substitute(fresh))
+    init = first.store(identity, *fresh.values())
+    copied = bound_ranges(total, *_COPIED)
+    loops = [rng for rng in total.ended_ranges if rng not in copied]
+    value = total.src[0]
+    if copied:
+        value = UOp(Ops.REDUCE, total.dtype, (value, *copied), total.arg)
+    now = _position(memory.after(init, *loops), position)
+    step = UOp(reduce_alu(total.arg, value), total.dtype, (now, value))
+    update = _position(memory.after(init), position).store(step, *ranges)
+    return memory.after(update.close(*loops))
+
+
+def _memory(buffer: UOp, number: int) -> tuple[UOp, UOp]:
+    """The DEFINE_LOCAL of a BUFFERIZE, and the position in it where its ranges stand."""
     if buffer.arg.addrspace is not AddrSpace.LOCAL:
         raise InvalidGraphError(
             "a BUFFERIZE inside a kernel must be LOCAL", node=buffer, stage="local buffers"
         )
     size, position = 1, UOp.const(dtypes.index, 0)
-    for rng in ranges:
+    for rng in buffer.ended_ranges:
         size *= range_end(rng)
         position = position * range_end(rng) + rng
-    memory = UOp(Ops.DEFINE_LOCAL, compute.dtype.ptr(AddrSpace.LOCAL), (), (number, size))
-    target = UOp(Ops.INDEX, compute.dtype, (memory, *simplify_all([position])), False)
-    fill = UOp(Ops.STORE, dtypes.void, (target, compute, *ranges))
-    return UOp(Ops.AFTER, memory.dtype, (memory, fill))
+    dtype = buffer.src[0].dtype.ptr(AddrSpace.LOCAL)
+    memory: UOp = UOp(Ops.DEFINE_LOCAL, dtype, (), (number, size))
+    return memory, simplify_all([position])[0]
+
+
+def _position(pointer: UOp, position: UOp) -> UOp:
+    return UOp(Ops.INDEX, pointer.dtype.base, (pointer, position), False)
 
 
 def _flattened(old: UOp, new: UOp) -> UOp:

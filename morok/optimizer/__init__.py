@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from morok import config
 from morok.ir import KernelInfo, Renderer, UOp
+from morok.optimizer.accumulate import accumulates
 from morok.optimizer.heuristic import tune
 from morok.optimizer.opts import (
     MAX_INSTANCES,
@@ -38,6 +39,7 @@ __all__ = [
     "MAX_LOCAL_BYTES",
     "Opt",
     "OptOps",
+    "accumulates",
     "apply_opt",
     "apply_opts",
     "bound_ranges",

@@ -18,7 +18,7 @@ from morok.optimizer.ranges import (
     simplify_all,
 )
 
-__all__ = ["SHORT_LANE", "Facts", "short_lane"]
+__all__ = ["SHORT_LANE", "Facts", "is_widened", "short_lane"]
 
 _TRANSCENDENTAL = frozenset(
     {Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TAN, Ops.ERF, Ops.POW}
@@ -32,6 +32,15 @@ def short_lane(rng: UOp) -> bool:
     """Few iterations, or a vector's with one or two left over, which take as long as it."""
     end = range_end(rng)
     return end < SHORT_LANE or (end < 2 * SHORT_LANE and end % 4 in (1, 2))
+
+
+def is_widened(node: UOp) -> bool:
+    """Some action has chosen the vectors of a statement or a reduction already."""
+    ranges = (*node.open_ranges, *node.ended_ranges)
+    return any(rng.op is Ops.RANGE and rng.arg[1] in _WIDENED for rng in ranges)
+
+
+_WIDENED = (AxisType.UPCAST, AxisType.UNROLL)
 
 
 @dataclass
@@ -52,7 +61,9 @@ class Facts:
         self.reads = reads_of([self.sink])
         flat = simplify_all([flat_index(read) for read in self.reads])
         self.positions = dict(zip(self.reads, flat, strict=True))
-        self.reduces = [node for node in self.order if node.op is Ops.REDUCE]
+        self.reduces = [
+            node for node in self.order if node.op is Ops.REDUCE and not is_widened(node)
+        ]
         self.serial = set()  # ranges inside which memory is filled
         for node in self.order:
             if node.op in (Ops.BUFFERIZE, Ops.AFTER):
@@ -81,6 +92,8 @@ class Facts:
         """The axis of each writing statement that becomes its lane, each axis once."""
         found: dict[UOp, None] = {}
         for node in self.order:
+            if is_widened(node):
+                continue
             if node.op is Ops.BUFFERIZE:
                 units = list(node.ended_ranges[-1:])
             elif node.op is Ops.STORE:

@@ -28,6 +28,7 @@ from morok.optimizer.blocking import block_transposed
 from morok.optimizer.facts import Facts
 from morok.optimizer.opts import Opt, OptOps, replay
 from morok.optimizer.ranges import range_end, reads_of
+from morok.optimizer.rows import accumulate_rows
 from morok.optimizer.staging import stage_operand
 from morok.optimizer.tiles import Tile, choose_tile
 
@@ -43,7 +44,7 @@ _LONG = 16  # shorter axes get no remainder loop
 def tune(sink: UOp, capability: Capability) -> UOp:
     """`sink` with the chosen actions applied; one that turns out illegal is left out."""
     facts = Facts(sink, capability)
-    for reorder in (stage_operand, block_transposed):
+    for reorder in (stage_operand, accumulate_rows, block_transposed):
         changed = reorder(facts)
         if changed is not sink:
             sink, facts = changed, Facts(changed, capability)

@@ -13,12 +13,16 @@ MERGE     R(a, n), R(b, m) -> R(b, n*m) // m, R(b, n*m) % m              two of 
 TAIL      R(a, n*m+k) -> R(a, n*m), and R(a+1, k) + n*m beside it        output or REDUCE
 LOCAL     INDEX(PARAM(slot), f(a, b)) ->                                 any loops
           INDEX(BUFFERIZE(INDEX(PARAM(slot), f(new, new+1)), new, new+1), a, b)
+ACCUMULATE REDUCE(x(r, a, b), r) ->                                      REDUCE
+          INDEX(BUFFERIZE(REDUCE(x(new, new+1, new+2), new), new+1, new+2), a, b)
 
 An UPCAST or UNROLL range takes the number above all in use, as it never becomes a loop.
 TAIL repeats the STORE for the last k iterations, or adds the REDUCE over them to the first one.
 LOCAL(a, slot, b, …) copies what one read of a buffer sees along the named axes to memory near the
 core; it is filled in the innermost of the read's other loops, its layout is the order of the names.
 Zeros around what is read, WHERE(inside, INDEX, 0), are copied too.
+ACCUMULATE(r, a, b, …) keeps the sums for all iterations of the named axes in a buffer of that
+layout, so that the reduction is the outer loop.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from typing import NamedTuple
 
 from morok.errors import OptError
 from morok.ir import KernelInfo, Ops, UOp, register_record
+from morok.optimizer.accumulate import accumulate
 from morok.optimizer.actions import merge, split, swap, tail, unroll, upcast
 from morok.optimizer.legality import MAX_INSTANCES, axis_number, ranges_of
 from morok.optimizer.local import MAX_LOCAL_BYTES, local
@@ -48,6 +53,7 @@ class OptOps(enum.Enum):
     MERGE = "MERGE"
     TAIL = "TAIL"
     LOCAL = "LOCAL"
+    ACCUMULATE = "ACCUMULATE"
 
     def __str__(self) -> str:
         return self.name
@@ -57,7 +63,8 @@ class OptOps(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Opt:
     """One action: prints and parses as `UPCAST(1, 8)`. `arg` is the amount, SWAP's or MERGE's
-    other axis, LOCAL's slot followed by its other axes, or () where an action takes an axis only.
+    other axis, LOCAL's slot followed by its other axes, ACCUMULATE's layout, or () where an action
+    takes an axis only.
     """
 
     op: OptOps
@@ -143,4 +150,5 @@ _ACTIONS = {
     OptOps.MERGE: _Action(merge),
     OptOps.TAIL: _Action(tail),
     OptOps.LOCAL: _Action(local, None),
+    OptOps.ACCUMULATE: _Action(accumulate, None),
 }

@@ -1,0 +1,201 @@
+"""Which sums are made in a buffer (ACCUMULATE), so that what they read is read as it lies.
+
+A reduction that runs across the rows of what it reads, the sum over k of x[k, j] or, for few i, of
+a[i, k] * x[k, j], reads each element of x once. With the lane j outside of k every row gives a few
+cache lines and the next is far away. With k outside, rows are read from end to end, several in one
+pass over the sums.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from morok.errors import OptError
+from morok.ir import AxisType, Ops, UOp
+from morok.optimizer.facts import Facts
+from morok.optimizer.opts import Opt, OptOps, apply_opt
+from morok.optimizer.ranges import lane_stride, next_number, range_end, reads_of
+
+__all__ = ["accumulate_rows"]
+
+_MAX_ROWS = 8  # more make the operand worth a copy, see `staging`
+_SHORTEST = 64  # lanes; sums along fewer stay in registers
+_LEAST_STEPS = 16  # of the reduction
+_LEAST_BYTES = 16 << 10  # read across rows
+_LARGE_BYTES = 8 << 20  # worth two tiles at least, for two cores
+_TOGETHER = (8, 4, 6, 10, 5, 7)  # rows a pass, best first
+_SUMS = 8  # vectors of sums in registers
+_LONG_TILE = 512  # lanes in a row from which on it hardly matters where a row ends
+
+
+class _Kernel:
+    """A kernel on which one action after the other is done, and the numbers of its axes then."""
+
+    def __init__(self, sink: UOp) -> None:
+        self.sink = sink
+        self.number = {node: node.arg[0].number for node in sink.toposort() if node.op is Ops.RANGE}
+
+    def do(self, op: OptOps, axis: int, arg: int | tuple[int, ...]) -> None:
+        self.sink = apply_opt(self.sink, Opt(op, axis, arg))
+        if op is OptOps.SPLIT or op is OptOps.TAIL:
+            for rng, number in self.number.items():
+                self.number[rng] = number + (number > axis)
+
+    def split(self, rng: UOp, amount: int) -> int:
+        """Cuts an axis in two, if it is longer; `rng` then is the inner part. The number of the
+        outer one, or of the whole."""
+        outer: int = self.number[rng]
+        if amount < self._end(outer):
+            self.do(OptOps.SPLIT, outer, amount)
+            self.number[rng] = outer + 1
+        return outer
+
+    def _end(self, number: int) -> int:
+        ranges = [node for node in self.sink.toposort() if node.op is Ops.RANGE]
+        return next(range_end(rng) for rng in ranges if rng.arg[0].number == number)
+
+
+def accumulate_rows(facts: Facts) -> UOp:
+    """The kernel with the sums of its first STORE that run across rows made in buffers, if any."""
+    for store in facts.sink.src:
+        groups = _groups(facts, store)
+        if groups:
+            try:
+                return _accumulated(facts, store, groups)
+            except OptError:
+                continue
+    return facts.sink
+
+
+def _groups(facts: Facts, store: UOp) -> list[tuple[UOp, ...]]:
+    """The ranges of the reductions of a STORE that run across rows, those that others need first;
+    [] unless all of its reductions along its lane do."""
+    lane = _lane(facts, store)
+    if lane is None or range_end(lane) < _SHORTEST:
+        return []
+    below = set(store.toposort())
+    nodes = [node for node in facts.reduces if node in below and lane in node.open_ranges]
+    groups: dict[tuple[UOp, ...], None] = {}
+    for node in nodes:
+        if not _across(facts, store, node, lane):
+            return []
+        groups[node.ended_ranges] = None
+    return list(groups)
+
+
+def _lane(facts: Facts, store: UOp) -> UOp | None:
+    """The axis along which a STORE writes neighbours, if all of its axes are free."""
+    axes = store.ended_ranges
+    lanes = [rng for rng in axes if lane_stride(store.src[0], rng) == 1]
+    free = all(facts.usable(rng) and rng.arg[1] is AxisType.LOOP for rng in axes)
+    return lanes[0] if free and len(lanes) == 1 else None
+
+
+def _rows(facts: Facts, store: UOp, node: UOp, lane: UOp) -> list[UOp]:
+    return [rng for rng in facts.rows(node, lane) if rng in store.ended_ranges]
+
+
+def _across(facts: Facts, store: UOp, node: UOp, lane: UOp) -> bool:
+    """Does a reduction walk rows along the lane, for few rows of its own and for long?"""
+    reads = [read for read in reads_of(node.src[:1]) if lane in read.open_ranges]
+    even = reads and all(facts.stride(read, lane) == 1 and not read.arg for read in reads)
+    steps = math.prod(map(range_end, node.ended_ranges))
+    size = range_end(lane) * node.dtype.itemsize
+    return (
+        bool(even)
+        and all(facts.usable(rng) for rng in node.ended_ranges)
+        and not any(lane in inner.open_ranges for inner in _at_each_step(node))
+        and math.prod(map(range_end, _rows(facts, store, node, lane))) <= _MAX_ROWS
+        and steps >= _LEAST_STEPS
+        and steps * size >= _LEAST_BYTES
+    )
+
+
+def _at_each_step(node: UOp) -> list[UOp]:
+    """The reductions that every step of one makes anew."""
+    return [
+        inner
+        for inner in node.src[0].toposort()
+        if inner.op is Ops.REDUCE and not set(node.ended_ranges).isdisjoint(inner.open_ranges)
+    ]
+
+
+def _accumulated(facts: Facts, store: UOp, groups: list[tuple[UOp, ...]]) -> UOp:
+    """Rows inside, the lane cut into tiles and vectors, the sums of a tile in buffers."""
+    lane = _lane(facts, store)
+    if lane is None:
+        return facts.sink
+    nodes = [node for node in facts.reduces if node.ended_ranges in groups]
+    rows = list(dict.fromkeys(rng for n in nodes for rng in _rows(facts, store, n, lane)))
+    kernel = _Kernel(facts.sink)
+    _bring_inside(kernel, list(store.ended_ranges), rows)
+    end, width = range_end(lane), facts.lanes(lane, wide=False)
+    if end % width:
+        kernel.do(OptOps.TAIL, kernel.number[lane], width)
+        end -= end % width
+    most = max(rows, key=range_end, default=None)
+    copies = 1 if most is None else range_end(most)
+    vector = 2 * width if 2 * copies <= _SUMS and end % (2 * width) == 0 else width
+    kernel.split(lane, _tile(facts, nodes, rows, end, vector))
+    tiles = kernel.split(lane, vector)
+    for ranges in groups:
+        together = _rows_a_pass(kernel, ranges[-1])
+        first = next_number(kernel.sink)
+        layout = [*(kernel.number[rng] for rng in rows), kernel.number[lane]]
+        if tiles != kernel.number[lane]:
+            layout.insert(0, tiles)
+        kernel.do(OptOps.ACCUMULATE, kernel.number[ranges[-1]], tuple(layout))
+        last = first + len(ranges) + len(layout) - 1
+        kernel.do(OptOps.UPCAST, last, vector)
+        if copies > 1 and most is not None:
+            kernel.do(OptOps.UPCAST, last - len(rows) + rows.index(most), copies)
+        if together > 1:
+            kernel.do(OptOps.UNROLL, first + len(ranges) - 1, together)
+    kernel.do(OptOps.UPCAST, kernel.number[lane], vector)
+    return kernel.sink
+
+
+def _rows_a_pass(kernel: _Kernel, rng: UOp) -> int:
+    """How many rows are added in one pass over the sums; few that are left over, separately."""
+    end = range_end(rng)
+    for together in _TOGETHER:
+        if end % together == 0:
+            return together
+    if end < 2 * _TOGETHER[0]:
+        return 1
+    kernel.do(OptOps.TAIL, kernel.number[rng], _TOGETHER[0])
+    return _TOGETHER[0]
+
+
+def _tile(facts: Facts, nodes: list[UOp], rows: list[UOp], end: int, vector: int) -> int:
+    """Lanes whose sums the nearest cache holds, in whole vectors that divide the lane; many rows'
+    come from the second one."""
+    capability = facts.capability
+    each = math.prod(map(range_end, rows)) * sum(node.dtype.itemsize for node in nodes)
+    most = capability.l1_bytes * (2 if rows else 1) // each
+    read = end * max(math.prod(map(range_end, n.ended_ranges)) * n.dtype.itemsize for n in nodes)
+    if read >= _LARGE_BYTES:
+        most = min(most, end // 2)
+    vectors = end // vector
+    fitting = [n for n in range(1, vectors + 1) if vectors % n == 0 and n * vector <= most]
+    tile = max(fitting, default=1) * vector
+    if tile < min(_LONG_TILE, end) and end * each <= capability.l2_bytes // 2:
+        return end
+    return tile
+
+
+def _bring_inside(kernel: _Kernel, axes: list[UOp], rows: list[UOp]) -> None:
+    """SWAPs of neighbours that bring the rows inside all other axes."""
+    order = sorted(axes, key=lambda rng: rng.arg[0])
+    moved = True
+    while moved:
+        moved = False
+        for i, (outer, inner) in enumerate(itertools.pairwise(order)):
+            if outer in rows and inner not in rows:
+                first, second = kernel.number[outer], kernel.number[inner]
+                kernel.do(OptOps.SWAP, first, second)
+                kernel.number[outer], kernel.number[inner] = second, first
+                order[i], order[i + 1] = inner, outer
+                moved = True
+                break
