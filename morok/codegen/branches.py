@@ -18,7 +18,7 @@ from morok.ir import Capability, GroupOp, Ops, UOp
 
 __all__ = ["PURE", "branch_around", "inside_branches"]
 
-LEAST_OPS = 32
+LEAST_OPS = 48
 """Fewer ops than this cost less than the branch."""
 
 PURE = frozenset(
