@@ -111,6 +111,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "TAIL": _no_divisor,
     "LOCAL": _copied,
     "ACCUMULATE": _summed,
+    "STREAM": lambda site: (number(site.axis()),),
 }
 """How the arguments of each action are made, by its name."""
 

@@ -30,6 +30,7 @@ from morok.optimizer.opts import Opt, OptOps, replay
 from morok.optimizer.ranges import range_end, reads_of
 from morok.optimizer.rows import accumulate_rows
 from morok.optimizer.staging import stage_operand
+from morok.optimizer.streaming import choose_streaming
 from morok.optimizer.tiles import Tile, choose_tile
 
 __all__ = ["choose_opts", "tune"]
@@ -48,7 +49,11 @@ def tune(sink: UOp, capability: Capability) -> UOp:
         changed = reorder(facts)
         if changed is not sink:
             sink, facts = changed, Facts(changed, capability)
-    for group in choose_opts(facts):
+    groups = choose_opts(facts)
+    lane = choose_streaming(facts)
+    if lane is not None:
+        groups.insert(0, (Opt(OptOps.STREAM, lane),))
+    for group in groups:
         try:
             sink = replay(sink, group)
         except OptError:

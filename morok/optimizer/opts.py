@@ -23,6 +23,7 @@ core; it is filled in the innermost of the read's other loops, its layout is the
 Zeros around what is read, WHERE(inside, INDEX, 0), are copied too.
 ACCUMULATE(r, a, b, …) keeps the sums for all iterations of the named axes in a buffer of that
 layout, so that the reduction is the outer loop.
+STREAM(a) makes stores along the axis a bypass the caches.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from morok.optimizer.accumulate import accumulate
 from morok.optimizer.actions import merge, split, swap, tail, unroll, upcast
 from morok.optimizer.legality import MAX_INSTANCES, axis_number, ranges_of
 from morok.optimizer.local import MAX_LOCAL_BYTES, local
+from morok.optimizer.streaming import stream
 
 __all__ = ["MAX_INSTANCES", "MAX_LOCAL_BYTES", "Opt", "OptOps", "apply_opt", "parse_opts", "replay"]
 
@@ -54,6 +56,7 @@ class OptOps(enum.Enum):
     TAIL = "TAIL"
     LOCAL = "LOCAL"
     ACCUMULATE = "ACCUMULATE"
+    STREAM = "STREAM"
 
     def __str__(self) -> str:
         return self.name
@@ -123,11 +126,11 @@ def apply_opt(sink: UOp, opt: Opt) -> UOp:
         changed = _ACTIONS[opt.op].apply(sink, *opt.numbers)
     except OptError as error:
         raise OptError(error.message, opt=opt) from None
-    return _recorded(changed, sink, opt)
+    return _recorded(changed, opt)
 
 
-def _recorded(sink: UOp, before: UOp, opt: Opt) -> UOp:
-    info = before.arg if isinstance(before.arg, KernelInfo) else KernelInfo()
+def _recorded(sink: UOp, opt: Opt) -> UOp:
+    info = sink.arg if isinstance(sink.arg, KernelInfo) else KernelInfo()
     ranges = sorted(ranges_of(sink), key=axis_number)
     info = replace(
         info,
@@ -151,4 +154,5 @@ _ACTIONS = {
     OptOps.TAIL: _Action(tail),
     OptOps.LOCAL: _Action(local, None),
     OptOps.ACCUMULATE: _Action(accumulate, None),
+    OptOps.STREAM: _Action(stream, 1),
 }
