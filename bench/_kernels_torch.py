@@ -62,6 +62,7 @@ _WORK: dict[str, Callable[..., Any]] = {
 
 def start(who: str, name: str, arrays: Sequence[np.ndarray]) -> Callable[[], Any]:
     """A call that computes one row, compiled and warm."""
+    torch._dynamo.reset()  # rows share functions: none is to be the one of a function's many shapes
     work = compiled(_WORK.get(name, torch.matmul), who == "torch.compile")
     given = [torch.from_numpy(array) for array in arrays]
 

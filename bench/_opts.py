@@ -31,7 +31,7 @@ from morok.optimizer import Opt, apply_opts, prepare, replay
 from morok.renderers import CRenderer
 from tests.codegen.compiled import build, compiler, launch
 
-__all__ = ["TARGETS", "Trial", "check", "summary", "trials"]
+__all__ = ["TARGETS", "Trial", "check", "compiled", "difference", "summary", "trials"]
 
 Array = np.ndarray
 _KERNELS = 3  # of one seed
@@ -183,7 +183,7 @@ def _interpreted(trial: Trial) -> str | None:
     return None
 
 
-def _compiled(found: Sequence[Trial]) -> list[str | None]:
+def compiled(found: Sequence[Trial]) -> list[str | None]:
     """What is wrong with each, one compiler run for all."""
     programs = []
     for number, trial in enumerate(found):
@@ -205,7 +205,7 @@ def _compiled(found: Sequence[Trial]) -> list[str | None]:
 def _alone(trial: Trial) -> str | None:
     """What is wrong with one, exceptions included."""
     try:
-        return _interpreted(trial) or _compiled([trial])[0]
+        return _interpreted(trial) or compiled([trial])[0]
     except OptError:
         return None  # fewer actions no longer fit together
     except Exception as error:
@@ -233,7 +233,7 @@ def check(seeds: Mapping[int, int]) -> dict[int, str]:
         if _interpreted(trial) is not None:
             wrong.setdefault(seed, _story(trial))
     if not wrong:
-        for (seed, trial), text in zip(every, _compiled([t for _, t in every]), strict=True):
+        for (seed, trial), text in zip(every, compiled([t for _, t in every]), strict=True):
             if text is not None:
                 wrong.setdefault(seed, _story(trial))
     return wrong
