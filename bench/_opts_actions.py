@@ -102,6 +102,12 @@ def _summed(site: Site) -> tuple[int, ...] | None:
     return number(site.rng.choice(total.ended_ranges)), *layout
 
 
+def _outer_axis(site: Site) -> tuple[int, ...]:
+    """Mostly the outermost loop."""
+    first = site.loops[0] if site.loops else site.ranges[0]
+    return (number(site.axis() if site.rng.random() < 0.3 else first),)
+
+
 ARGUMENTS: dict[str, Arguments] = {
     "UPCAST": _divisor,
     "UNROLL": _divisor,
@@ -112,6 +118,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "LOCAL": _copied,
     "ACCUMULATE": _summed,
     "STREAM": lambda site: (number(site.axis()),),
+    "THREAD": _outer_axis,
 }
 """How the arguments of each action are made, by its name."""
 

@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "morok.forking",
         "morok.caches",
         "morok.config",
+        "morok.cores",
         "morok.dtype",
     ),
     ("morok._core",),

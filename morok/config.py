@@ -60,14 +60,20 @@ def _flag(env: str, doc: str) -> Any:
     return _row(row, False)
 
 
-def _int(env: str, default: int, low: int, high: int, doc: str) -> Any:
-    """A whole number within bounds."""
+def _int(env: str | tuple[str, ...], default: int, low: int, high: int, doc: str) -> Any:
+    """A whole number within bounds; of a list, as OpenMP allows it, the first."""
 
     def check(value: Any) -> int:
         ok = isinstance(value, int) and low <= value <= high
         return int(value) if ok else _refuse(value)
 
-    row = Row((env,), lambda text: check(int(text)), check, f"an integer {low} to {high}", doc)
+    row = Row(
+        (env,) if isinstance(env, str) else env,
+        lambda text: check(int(text if isinstance(env, str) else text.split(",")[0])),
+        check,
+        f"an integer {low} to {high}",
+        doc,
+    )
     return _row(row, default)
 
 
@@ -129,6 +135,10 @@ class Config:
         "MOROK_CACHE_SIZE", 1 << 30, "how large the cache on disk may grow; 0 turns it off"
     )
     cc: tuple[str, ...] | None = _command(("MOROK_CC", "CC"), "the C compiler; else one is found")
+    threads: int = _int(
+        ("MOROK_THREADS", "OMP_NUM_THREADS"), 0, 0, 1024,
+        "threads that one kernel may run on; 0 is one a core",
+    )  # fmt: skip
     jobs: int = _int("MOROK_JOBS", 0, 0, 1024, "compilers run side by side; 0 is one a core")
     pool_size: int = _bytes(
         "MOROK_POOL_SIZE", 1 << 30, "how much free memory is kept for the next tensors"

@@ -24,6 +24,7 @@ try:
     from morok._core.memory import Buffer, clear_pool, memory_stats, reset_peak, set_pool_limit
     from morok._core.node import Node, node_stats, set_provenance
     from morok._core.normal import normal_key
+    from morok._core.pool import pool_stats, stop_workers
     from morok._core.program import Program, native_rules
     from morok._core.reach import reaching
     from morok._core.replay import EDGE_KINDS, MISS, PLAIN, Capture
@@ -79,6 +80,7 @@ __all__ = [
     "node_stats",
     "normal_key",
     "plain_lookup",
+    "pool_stats",
     "reaching",
     "rebuild",
     "region",
@@ -91,6 +93,7 @@ __all__ = [
     "set_pool_limit",
     "set_provenance",
     "set_tracer",
+    "stop_workers",
     "substitute",
     "toposort",
 ]

@@ -4,11 +4,7 @@
 from libc.stdint cimport int64_t
 
 from morok._core.memory cimport Block
-
-# What a compiled kernel looks like. It handles the part lo <= i < hi of its parallel axis.
-ctypedef void (*kernel_fn)(
-    void **bufs, const int64_t *vars, void *scratch, int64_t lo, int64_t hi
-) noexcept nogil
+from morok._core.pool cimport kernel_fn
 
 
 cdef struct Step:
@@ -18,6 +14,8 @@ cdef struct Step:
     int first_arg  # its first entry in `Plan.arg_slots` and `Lease.args`
     int n_args  # its entries there
     int first_var  # its first entry in `Lease.own_vars`, or -1: it reads `Lease.vars`
+    bint split  # several threads may run parts of 0 to `hi` at the same time
+    size_t scratch_bytes  # what each of them needs
 
 
 cdef struct Lease:
@@ -28,6 +26,7 @@ cdef struct Lease:
     int64_t *own_vars  # variables in the order the kernels want them
     Block *arena  # memory of the plan's own slots, or NULL
     Block *scratch  # memory for one kernel at a time, or NULL
+    int threads  # how many threads a kernel may run on
 
 
 cdef class Library:
@@ -58,6 +57,7 @@ cdef class ExecutionPlan:
     cdef int n_given  # slots filled by the caller; the rest lie in the arena
     cdef size_t scratch_bytes  # largest need of a kernel
     cdef size_t arena_bytes  # size of the arena
+    cdef bint splits  # some kernel may run on several threads
     cdef int n_free  # leases in `free_leases`
     cdef tuple kept  # libraries and whatever else must outlive the plan
     cdef readonly tuple names  # name of each kernel

@@ -14,6 +14,7 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 import os
 
 from morok._core.memory cimport Buffer, give_block, take_block
+from morok._core.pool cimport launch_split, threads_wanted
 
 from morok.errors import DeviceError, InvalidGraphError
 
@@ -244,11 +245,15 @@ cdef class ExecutionPlan:
         cdef Step *step
         cdef int arg = 0
         cdef int var = 0
-        for i, (function, slots, scratch_bytes, lo, hi, variables, name) in enumerate(calls):
+        for i, call in enumerate(calls):
+            function, slots, scratch_bytes, lo, hi, variables, name, split = call
             step = &self.steps[i]
             step.run = <kernel_fn><void *>address_of(function, name)
             step.lo = lo
             step.hi = hi
+            step.split = split
+            step.scratch_bytes = scratch_bytes
+            self.splits = self.splits or split
             step.first_arg = arg
             step.n_args = <int>len(slots)
             for slot in slots:
@@ -270,15 +275,17 @@ cdef class ExecutionPlan:
         if lease != NULL:
             self.free_leases = lease.next
             self.n_free -= 1
-            if lease.arena == NULL and self.arena_bytes:
-                try:
+            try:
+                lease.threads = threads_wanted() if self.splits else 1
+                if lease.arena == NULL and self.arena_bytes:
                     self.furnish(lease)
-                except BaseException:
-                    destroy_lease(lease)
-                    raise
+            except BaseException:
+                destroy_lease(lease)
+                raise
             return lease
         lease = <Lease *>zeroed(1, sizeof(Lease))
         try:
+            lease.threads = threads_wanted() if self.splits else 1
             lease.slots = <void **>zeroed(self.n_slots, sizeof(void *))
             lease.args = <void **>zeroed(self.n_args, sizeof(void *))
             lease.vars = <int64_t *>zeroed(self.n_vars + len(self.constants), sizeof(int64_t))
@@ -409,16 +416,23 @@ cdef void run_steps(Step *steps, int n, Lease *lease) noexcept nogil:
     cdef void **args = lease.args
     cdef const int64_t *given = lease.vars
     cdef const int64_t *own = lease.own_vars
+    cdef const int64_t *values
     cdef Step *step = steps
     cdef Step *end = steps + n
     while step < end:
-        step.run(
-            args + step.first_arg,
-            given if step.first_var == NO_VARS else own + step.first_var,
-            scratch,
-            step.lo,
-            step.hi,
-        )
+        values = given if step.first_var == NO_VARS else own + step.first_var
+        if step.split and lease.threads > 1:
+            launch_split(
+                step.run,
+                args + step.first_arg,
+                values,
+                scratch,
+                step.scratch_bytes,
+                step.hi,
+                lease.threads,
+            )
+        else:
+            step.run(args + step.first_arg, values, scratch, step.lo, step.hi)
         step += 1
 
 
@@ -430,16 +444,17 @@ cdef int64_t now() noexcept nogil:
 
 
 cdef tuple call_of(object kernel):
-    """(function, slots, scratch, lo, hi, vars, name) of a kernel, defaults filled in."""
+    """(function, slots, scratch, lo, hi, vars, name, split) of a kernel, defaults filled in."""
     given = tuple(kernel)
-    if not 2 <= len(given) <= 7:
+    if not 2 <= len(given) <= 8:
         raise InvalidGraphError(
-            "a kernel of a plan is (function, slots, scratch bytes, lo, hi, variables, name)",
+            "a kernel of a plan is (function, slots, scratch bytes, lo, hi, variables, name,"
+            " split): the first two, and as many of the others as are wanted",
             rule="plan",
             got=f"{len(given)} entries",
         )
-    given += (0, 0, 1, None, "")[len(given) - 2 :]
-    function, slots, scratch_bytes, lo, hi, variables, name = given
+    given += (0, 0, 1, None, "", False)[len(given) - 2 :]
+    function, slots, scratch_bytes, lo, hi, variables, name, split = given
     if not isinstance(function, (Kernel, int)):
         raise TypeError(f"a plan runs a Kernel or an address, not {type(function).__name__}")
     if scratch_bytes < 0:
@@ -447,7 +462,13 @@ cdef tuple call_of(object kernel):
     if not name:
         name = (<Kernel>function).name if isinstance(function, Kernel) else hex(function)
     variables = None if variables is None else tuple(variables)
-    return function, tuple(slots), scratch_bytes, lo, hi, variables, name
+    if split and (lo != 0 or hi < 1):
+        raise InvalidGraphError(
+            f"kernel {name!r} is split among threads from 0 to a positive end",
+            rule="plan",
+            got=(lo, hi),
+        )
+    return function, tuple(slots), scratch_bytes, lo, hi, variables, name, bool(split)
 
 
 cdef size_t address_of(object function, str name) except 0:

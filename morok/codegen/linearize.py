@@ -18,7 +18,7 @@ from morok._core import rebuild, toposort
 from morok.codegen.branches import inside_branches
 from morok.dtype import AddrSpace, dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import AxisId, Capability, GroupOp, Ops, UOp
+from morok.ir import AxisId, AxisType, Capability, GroupOp, Ops, UOp
 
 __all__ = ["add_ifs", "control_flow", "final_rewrite", "linearize"]
 
@@ -280,6 +280,8 @@ def linearize(sink: UOp) -> UOp:
     Before: each END closes one RANGE and each RANGE has one END. After: every op stands behind its
     sources; RANGE … END bracket a loop's body; definitions come first and the SINK last. The order
     depends on the graph's structure only. InvalidGraphError for a range that is never closed.
+
+    What does not need a loop of type THREAD follows it, so that one thread alone may run it.
     """
     order = toposort(sink)
     scopes = _Scopes(order)
@@ -288,11 +290,17 @@ def linearize(sink: UOp) -> UOp:
     for head, end in scopes.loop.items():
         roots = head.src[1:] if head.op is Ops.IF else end.src[:1]
         blocks[head] = _sequence(roots, head, scopes, needs)
-    body = list(_flat(_sequence((sink,), None, scopes, needs), blocks))
+    shared = [end for rng, end in scopes.loop.items() if _is_shared(rng)]
+    body = list(_flat(_sequence((*shared, sink), None, scopes, needs), blocks))
     first = [op for op in body if op.op in _DEFINITIONS]
     first.sort(key=lambda op: (_DEFINITIONS.index(op.op), op.arg))
     rest = [op for op in body if op.op not in _DEFINITIONS]
     return UOp(Ops.LINEAR, dtypes.void, (*first, *rest))
+
+
+def _is_shared(head: UOp) -> bool:
+    """Whether threads share out the iterations of a loop."""
+    return head.op is Ops.RANGE and head.arg[1] is AxisType.THREAD
 
 
 def _item_needs(order: list[UOp], scopes: _Scopes) -> dict[UOp, list[UOp]]:

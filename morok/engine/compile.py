@@ -12,7 +12,13 @@ import numpy as np
 
 from morok import config
 from morok.caches import Bounded
-from morok.codegen import get_program, kernel_name, scratch_bytes, variable_names
+from morok.codegen import (
+    get_program,
+    kernel_name,
+    launch_extent,
+    scratch_bytes,
+    variable_names,
+)
 from morok.engine.stats import stats
 from morok.engine.variables import in_order
 from morok.forking import held_at_fork
@@ -35,6 +41,7 @@ class CompiledKernel:
     kernel: Kernel
     scratch: int  # bytes
     variables: tuple[str, ...] = ()  # in the order it takes their values
+    extent: int = 0  # iterations that threads may share out; 0: it runs as a whole
 
 
 def program_source(program: UOp) -> str:
@@ -77,9 +84,16 @@ def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKer
                     kernel,
                     scratch_bytes(program),
                     variable_names(program),
+                    _extent(program),
                 )
                 _cache.put(key, ready[key])
         return [ready[k] for k in keys]
+
+
+def _extent(program: UOp) -> int:
+    """The iterations of a PROGRAM's THREAD loop, 0 without one."""
+    extent = launch_extent(program)
+    return 0 if extent is None else int(extent.arg)
 
 
 def run_kernel(
@@ -94,14 +108,14 @@ def run_kernel(
     values: tuple[int, ...] = ()
     if sink.op is Ops.CUSTOM_FUNCTION:
         kind, payload = sink.arg
-        kernel, scratch = device.hook(str(kind), payload), 0
+        kernel, scratch, extent = device.hook(str(kind), payload), 0, 0
     else:
         (ready,) = compile_kernels([sink], device)
-        kernel, scratch = ready.kernel, ready.scratch
+        kernel, scratch, extent = ready.kernel, ready.scratch, ready.extent
         values = in_order(ready.variables, variables or {})
     out = [np.array(a).reshape(-1) for a in arrays]
     slots = tuple(range(len(out)))
-    row = (kernel, slots, scratch, 0, 1, None, kernel.name)
+    row = (kernel, slots, scratch, 0, max(extent, 1), None, kernel.name, extent > 1)
     plan = ExecutionPlan([row], len(out), n_vars=len(values))
     plan.run([device.allocator.wrap(a) for a in out], values)
     return out

@@ -24,11 +24,13 @@ class Row(NamedTuple):
     name: str
     stores: frozenset[int]  # positions in `places`
     variables: tuple[int, ...] = ()  # which of the plan's it takes
+    split: bool = False  # parts of 0 to `high` may run on several threads
 
     def call(self) -> tuple[Any, ...]:
         """The tuple `ExecutionPlan` takes."""
         span = self.low, self.high
-        return self.function, self.places, self.scratch, *span, self.variables, self.name
+        rest = self.variables, self.name, self.split
+        return self.function, self.places, self.scratch, *span, *rest
 
 
 class Layout(NamedTuple):

@@ -89,7 +89,19 @@ def _make(key: bytes, schedule: Schedule, n_params: int, device: CpuDevice) -> P
         places = tuple(a.arg[0] if a.op is Ops.PARAM else slots[a] for a in call.src[1:])
         written = stores[call.src[0]]
         taken = tuple(number[name] for name in kernel.variables)
-        rows.append(Row(kernel.kernel, places, kernel.scratch, 0, 1, kernel.name, written, taken))
+        rows.append(
+            Row(
+                kernel.kernel,
+                places,
+                kernel.scratch,
+                0,
+                max(kernel.extent, 1),
+                kernel.name,
+                written,
+                taken,
+                split=kernel.extent > 1,
+            )
+        )
     ready = build_plan(rows, n_given, sizes, n_vars=len(variables))
     results = tuple(b.arg[0] if b.op is Ops.PARAM else slots[b] for b in schedule.outputs)
     return Planned(

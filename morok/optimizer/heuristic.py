@@ -13,6 +13,8 @@ Sums      A reduction outside any lane has its lane along its own axis when the 
 Order     comes first: the operand of a tile that every row reads is staged (`staging.py`), a
           transposed copy is blocked (`blocking.py`).
 
+Threads   come last (`sharing.py`).
+
 All other choices are made on one state of the kernel and written down as (action, axis, amount);
 actions on higher axis numbers come first, so that numbers still mean what they meant.
 """
@@ -29,6 +31,7 @@ from morok.optimizer.facts import Facts
 from morok.optimizer.opts import Opt, OptOps, replay
 from morok.optimizer.ranges import range_end, reads_of
 from morok.optimizer.rows import accumulate_rows
+from morok.optimizer.sharing import share_work
 from morok.optimizer.staging import stage_operand
 from morok.optimizer.streaming import choose_streaming
 from morok.optimizer.tiles import Tile, choose_tile
@@ -58,7 +61,7 @@ def tune(sink: UOp, capability: Capability) -> UOp:
             sink = replay(sink, group)
         except OptError:
             continue
-    return sink
+    return share_work(sink, capability)
 
 
 def choose_opts(facts: Facts) -> list[tuple[Opt, ...]]:

@@ -11,6 +11,7 @@ SPLIT     R(a, n*m) -> R(a, n)*m + R(a+1, m), axes above a move up       LOOP or
 SWAP      R(a, …), R(b, …) -> R(b, …), R(a, …)                           two of one type
 MERGE     R(a, n), R(b, m) -> R(b, n*m) // m, R(b, n*m) % m              two of the output
 TAIL      R(a, n*m+k) -> R(a, n*m), and R(a+1, k) + n*m beside it        output or REDUCE
+THREAD    R(a, n, LOOP) -> R(a, n, THREAD)                               outermost output
 LOCAL     INDEX(PARAM(slot), f(a, b)) ->                                 any loops
           INDEX(BUFFERIZE(INDEX(PARAM(slot), f(new, new+1)), new, new+1), a, b)
 ACCUMULATE REDUCE(x(r, a, b), r) ->                                      REDUCE
@@ -24,6 +25,7 @@ Zeros around what is read, WHERE(inside, INDEX, 0), are copied too.
 ACCUMULATE(r, a, b, …) keeps the sums for all iterations of the named axes in a buffer of that
 layout, so that the reduction is the outer loop.
 STREAM(a) makes stores along the axis a bypass the caches.
+THREAD comes last: the iterations of its axis are shared out to threads.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from morok.optimizer.actions import merge, split, swap, tail, unroll, upcast
 from morok.optimizer.legality import MAX_INSTANCES, axis_number, ranges_of
 from morok.optimizer.local import MAX_LOCAL_BYTES, local
 from morok.optimizer.streaming import stream
+from morok.optimizer.threads import thread
 
 __all__ = ["MAX_INSTANCES", "MAX_LOCAL_BYTES", "Opt", "OptOps", "apply_opt", "parse_opts", "replay"]
 
@@ -57,6 +60,7 @@ class OptOps(enum.Enum):
     LOCAL = "LOCAL"
     ACCUMULATE = "ACCUMULATE"
     STREAM = "STREAM"
+    THREAD = "THREAD"
 
     def __str__(self) -> str:
         return self.name
@@ -155,4 +159,5 @@ _ACTIONS = {
     OptOps.LOCAL: _Action(local, None),
     OptOps.ACCUMULATE: _Action(accumulate, None),
     OptOps.STREAM: _Action(stream, 1),
+    OptOps.THREAD: _Action(thread, 1),
 }

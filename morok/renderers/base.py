@@ -290,6 +290,7 @@ class CLike(ABC):
         elif kind is Ops.END or kind is Ops.ENDIF:
             ctx.depth -= 1
             ctx.emit("}")
+            self.loop_ended(ctx, op)
         else:
             self.statement(ctx, op)
 
@@ -307,6 +308,10 @@ class CLike(ABC):
     @abstractmethod
     def named_value(self, ctx: Context, node: UOp, name: str) -> None:
         """Emits what a language wants behind the statement that gives a value its name."""
+
+    @abstractmethod
+    def loop_ended(self, ctx: Context, node: UOp) -> None:
+        """Emits what a language wants behind an END or ENDIF."""
 
     def always_inline(self, node: UOp) -> bool:
         """Whether every user writes this value again: it is as short as its name."""

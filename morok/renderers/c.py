@@ -4,7 +4,7 @@
 
 `bufs[slot]` are the PARAMs, `vars` the values of the DEFINE_VARs in the order of their names,
 `scratch` holds the DEFINE_LOCALs (see `local_layout`), and a loop of type THREAD runs from lo to
-hi. Nothing is included.
+hi; what follows that loop is for the call whose lo is 0. Nothing is included.
 """
 
 from __future__ import annotations
@@ -221,6 +221,20 @@ class CRenderer(CExpressions):
         ctx.depth += 1
         ctx.exprs[node] = Expr(name)
 
+    def loop_ended(self, ctx: Context, node: UOp) -> None:
+        rng = node.src[-1]
+        if rng.op is not Ops.RANGE or rng.arg[1] is not AxisType.THREAD:
+            return
+        following = ctx.ops[ctx.ops.index(node) + 1 :]
+        if any(op.op not in (Ops.SINK, Ops.GROUP) for op in following):
+            self._fence(ctx)
+            ctx.emit("if (lo > 0) return;  // the rest is for one thread")
+
+    def _fence(self, ctx: Context) -> None:
+        """Has stores that bypass the cache arrive before the kernel returns."""
+        if ctx.info.streaming and "sse2" in self.features:
+            ctx.emit("__builtin_ia32_sfence();")
+
     def _if(self, ctx: Context, node: UOp) -> None:
         condition = node.src[0]
         if condition.dtype.count > 1:
@@ -287,8 +301,7 @@ class CRenderer(CExpressions):
     def assemble(self, ctx: Context) -> str:
         ctx.define("int64_t", "typedef __INT64_TYPE__ int64_t;")
         params = "void **bufs, const int64_t *vars, void *scratch, int64_t lo, int64_t hi"
-        if ctx.info.streaming and "sse2" in self.features:
-            ctx.emit("__builtin_ia32_sfence();")
+        self._fence(ctx)
         types = [text for text in ctx.prelude.values() if text.startswith("typedef")]
         functions = [text for text in ctx.prelude.values() if not text.startswith("typedef")]
         scalars = sorted(text for text in types if "vector_size" not in text)

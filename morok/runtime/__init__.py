@@ -10,8 +10,10 @@ from morok._core import (
     Library,
     clear_pool,
     memory_stats,
+    pool_stats,
     reset_peak,
     set_pool_limit,
+    stop_workers,
 )
 from morok.runtime.build import KernelSource, build_kernels
 from morok.runtime.compiler import CCompiler, Target
@@ -36,6 +38,7 @@ __all__ = [
     "default_cache",
     "kernel_line",
     "memory_stats",
+    "pool_stats",
     "profiling",
     "record",
     "record_kernels",
@@ -43,4 +46,5 @@ __all__ = [
     "save",
     "set_pool_limit",
     "span",
+    "stop_workers",
 ]

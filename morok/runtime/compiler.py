@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from morok import config
+from morok.cores import available_cores
 from morok.errors import CompileError, DeviceError
 from morok.runtime.diskcache import DiskCache, default_cache
 from morok.runtime.profile import span
@@ -177,7 +178,7 @@ class CCompiler:
 
 def worker_count() -> int:
     """How many compiler processes run at a time."""
-    return config.get().jobs or len(os.sched_getaffinity(0))
+    return config.get().jobs or available_cores()
 
 
 # ---- finding one ---------------------------------------------------------------------------------

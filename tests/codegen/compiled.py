@@ -52,7 +52,9 @@ def launch(
     hi = 1 if extent is None else int(extent.arg)
     slots = tuple(range(len(arrays)))
     names = variable_names(program)
-    entry = (kernel, slots, scratch_bytes(program), 0, hi, tuple(range(len(names))), "kernel")
+    given = tuple(range(len(names)))
+    split = extent is not None
+    entry = (kernel, slots, scratch_bytes(program), 0, hi, given, "kernel", split)
     plan = ExecutionPlan([entry], len(arrays), n_vars=len(names))
     plan.run(buffers, [variables[name] for name in names])
     out = []

@@ -219,7 +219,8 @@ def test_external_memory_and_slices_are_arguments(toolbox):
     [
         (),
         (1,),
-        (1, (0,), 0, 0, 1, None, "x", 9),
+        (1, (0,), 0, 0, 1, None, "x", True, 9),
+        (1, (0,), 0, 1, 2, None, "x", True),
         (1, (1,)),
         (1, (-1,)),
         (1, (0,), -1),

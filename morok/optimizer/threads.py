@@ -1,0 +1,124 @@
+"""THREAD: the iterations of one output axis are shared out to threads.
+
+    for i: out[i] = …   ->   for i from lo to hi: out[i] = …
+
+The launcher calls the kernel for parts of 0 … n, in any order and at the same time, so no iteration
+may see what another one writes, and what the loop needs from before it would be computed once a
+call. STOREs without that axis (what a TAIL left over) are for the call that has the first part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from morok._core import affine_form, affine_split, toposort
+from morok.ir import AxisType, KernelInfo, Ops, UOp
+from morok.optimizer.legality import axis_number, binders_of, loop_axis, require
+from morok.optimizer.ranges import flat_index, moved_range, rename_ranges, simplify_all
+
+__all__ = ["thread"]
+
+
+def thread(sink: UOp, axis: int) -> UOp:
+    """`sink` with a LOOP as its THREAD loop; OptError if its iterations are not independent."""
+    rng = loop_axis(sink, axis)
+    require(rng.arg[1] is AxisType.LOOP, f"axis {axis} is {rng.arg[1]}: no sum is split")
+    order = toposort(sink)
+    shared = [node for node in order if node.op is Ops.RANGE and node.arg[1] is AxisType.THREAD]
+    require(not shared, "the kernel has a THREAD axis already")
+    binders = binders_of(sink, rng)
+    require(
+        bool(binders) and all(node.op is Ops.STORE and node in sink.src for node in binders),
+        f"axis {axis} is no loop of the output",
+    )
+    for store in binders:
+        outer = [r for r in store.ended_ranges if r.op is Ops.RANGE and r.arg[1] is AxisType.LOOP]
+        number = min(map(axis_number, outer))
+        require(number == axis, f"axis {axis} runs inside axis {number}")
+        _check_outside(store, rng)
+    _check_memory(sink, order, rng)
+    return rename_ranges(sink, {rng: (moved_range(rng, axis, AxisType.THREAD),)})
+
+
+def _check_outside(store: UOp, rng: UOp) -> None:
+    """Nothing that takes a loop of its own is done before the loop starts."""
+    for node in toposort(store):
+        if node.op in (Ops.BUFFERIZE, Ops.REDUCE) and rng not in node.open_ranges:
+            what = "a local buffer is filled" if node.op is Ops.BUFFERIZE else "a sum is formed"
+            require(False, f"{what} outside axis {axis_number(rng)}, by every thread again")
+
+
+def _check_memory(sink: UOp, order: list[UOp], rng: UOp) -> None:
+    """Each iteration writes places of its own, and of what is written reads only those."""
+    stores = [node for node in order if node.op is Ops.STORE]
+    written = dict.fromkeys(_memory(store.src[0]) for store in stores)
+    touched = [node for node in order if node.op is Ops.INDEX and _memory(node) in written]
+    where = dict(zip(touched, simplify_all([flat_index(node) for node in touched]), strict=True))
+    tailed = isinstance(sink.arg, KernelInfo) and any(
+        str(opt.op) == "TAIL" for opt in sink.arg.applied_opts
+    )
+    for memory in written:
+        here = [node for node in touched if _memory(node) is memory]
+        if _apart([where[node] for node in here], rng):
+            continue
+        own = [store for store in stores if _memory(store.src[0]) is memory]
+        name = f"the buffer in slot {memory.arg[0]}"
+        require(
+            len(own) == 1 or tailed,
+            f"iterations of axis {axis_number(rng)} may write the same places of {name}",
+        )
+        for store in own:
+            require(store in sink.src, f"{name} is written inside axis {axis_number(rng)}")
+            target = where[store.src[0]]
+            require(
+                rng not in store.ended_ranges or _one_place(target, rng),
+                f"iterations of axis {axis_number(rng)} may write the same places of {name}",
+            )
+            for node in toposort(store.src[1]):
+                if node.op is Ops.INDEX and _memory(node) in written:
+                    same = _memory(node) is memory and where[node] is target
+                    require(
+                        same and node.src[0].op is Ops.PARAM,
+                        f"{name} is read where another iteration may write it",
+                    )
+
+
+def _memory(index: UOp) -> UOp:
+    """What an INDEX points into."""
+    memory: UOp = index.src[0]
+    while memory.op is Ops.AFTER:
+        memory = memory.src[0]
+    return memory
+
+
+def _apart(places: Iterable[UOp], rng: UOp) -> bool:
+    """Whether each iteration of `rng` has places of its own: p = c * rng + rest for all of them,
+    and no two rests are c or more apart."""
+    splits = [affine_split(place, rng) for place in places]
+    steps, low, high = set(), [], []
+    for split in splits:
+        if split is None or split[1].vmin is None or split[1].vmax is None:
+            return False
+        steps.add(abs(int(split[0])))
+        low.append(split[1].vmin)
+        high.append(split[1].vmax)
+    return len(steps) == 1 and max(high) - min(low) < next(iter(steps))
+
+
+def _one_place(place: UOp, rng: UOp) -> bool:
+    """Whether different iterations of `rng` never give one position, whatever else it depends on:
+    the terms of the position, smallest step first, are digits of a number of mixed radix."""
+    split = affine_split(place, rng)
+    if split is None or split[0] == 0:
+        return False
+    terms, _ = affine_form(place)
+    reached = 0  # how far the terms so far can move the position
+    passed = False
+    for term, step in sorted(terms, key=lambda entry: abs(entry[1])):
+        if term.vmin is None or term.vmax is None:
+            return False
+        passed = passed or term is rng
+        if passed and abs(step) <= reached:
+            return False
+        reached += abs(step) * (term.vmax - term.vmin)
+    return passed
