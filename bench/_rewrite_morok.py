@@ -12,6 +12,7 @@ from morok.ir import Const, Ops, RuleSet, UOp, Var, graph_rewrite, not_const
 from morok.symbolic import sym
 
 x, y = Var("x"), Var("y")
+_ = Var("_")
 c, c0, c1, c2 = Const("c"), Const("c0"), Const("c1"), Const("c2")
 ALU = {"+": Ops.ADD, "*": Ops.MUL, "/": Ops.FLOORDIV, "%": Ops.FLOORMOD}
 
@@ -21,9 +22,9 @@ RULES.native("fold", ops=ALU.values(), need=(Ops.CONST,))
 RULES.table([
     ("x+0",               x + 0,               x),
     ("x*1",               x * 1,               x),
-    ("x*0",               x * 0,               0),
+    ("x*0",               _ * 0,               0),
     ("x//1",              x // 1,              x),
-    ("x%1",               x % 1,               0),
+    ("x%1",               _ % 1,               0),
     ("(x+c1)+c2",         (x + c1) + c2,       x + (c1 + c2)),
     ("(x*c1)*c2",         (x * c1) * c2,       x * (c1 * c2)),
     ("(x+c1)*c2",         (x + c1) * c2,       x * c2 + (c1 * c2)),
@@ -44,11 +45,11 @@ RULES.table([
     ("(x*c0)//c1 exact",  (x * c0) // c1,      x * (c0 // c1),              (c1 > 0, c0 % c1 == 0)),
     ("(x*c0)//c1 cancel", (x * c0) // c1,      x // (c1 // c0),
      (c0 > 0, c1 > 0, c1 % c0 == 0)),
-    ("(x*c0)%c1 zero",    (x * c0) % c1,       0,                           (c1 > 0, c0 % c1 == 0)),
+    ("(x*c0)%c1 zero",    (_ * c0) % c1,       0,                           (c1 > 0, c0 % c1 == 0)),
     ("(x*c0)%c1 factor",  (x * c0) % c1,       (x % (c1 // c0)) * c0,
      (c0 > 1, c1 > 0, c1 % c0 == 0)),
     ("(y+x*c0)//c1",      (y + x * c0) // c1,  y // c1 + x * (c0 // c1),    (c1 > 0, c0 % c1 == 0)),
-    ("(y+x*c0)%c1",       (y + x * c0) % c1,   y % c1,                      (c1 > 0, c0 % c1 == 0)),
+    ("(y+x*c0)%c1",       (y + _ * c0) % c1,   y % c1,                      (c1 > 0, c0 % c1 == 0)),
     ("(x+c0)//c1",        (x + c0) // c1,      (x + (c0 % c1)) // c1 + (c0 // c1),
      (c1 > 0, c0 // c1 != 0)),
     ("(x+c0)%c1",         (x + c0) % c1,       (x + (c0 % c1)) % c1,

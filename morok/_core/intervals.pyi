@@ -1,4 +1,4 @@
-"""The transfer functions of `bounds` on arrays of intervals, for checks of every interval there is."""
+"""The transfer functions of `bounds` on arrays of intervals, for checks of all there are."""
 
 from typing import Any
 

@@ -2,21 +2,22 @@
 
 Every rule asks the capability record, so a target with an instruction keeps the op. Results are
 those of page 7's table on every backend: integers wrap, division by zero gives 0, rounding is half
-to even, the sign of zero stays. What costs nothing by the target's own compiler (division by
-constants, multiplication by powers of two) is left to it.
+to even, the sign of zero stays. Powers of two, division by constants, logic, comparisons and
+multiply-add of ints are proved rules, of `morok.symbolic.late`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 from morok._core import rebuild
 from morok.codegen import transcendental
 from morok.codegen.small_floats import promote_small_floats, small_floats
 from morok.dtype import AddrSpace, dtypes
 from morok.ir import Capability, Ops, Pat, RuleSet, UOp, graph_rewrite
-from morok.symbolic import logic, shifts
+from morok.symbolic import logic, multiply_add, negations, reciprocals, shifts
 
 __all__ = ["decompose", "decompositions", "fuse_multiply_add"]
 
@@ -28,15 +29,23 @@ def decompose(sink: UOp, capability: Capability) -> UOp:
     float64, ints and bools; accumulators take products by MULACC where the target has it.
     """
     sink = promote_small_floats(sink)
-    sink = graph_rewrite(sink, decompositions, ctx=capability, name="decompositions")
+    sink = graph_rewrite(sink, _rules_for(capability.ops), ctx=capability, name="decompositions")
     return fuse_multiply_add(sink) if Ops.MULACC in capability.ops else sink
 
 
 decompositions = RuleSet("decompositions")
 """Single ops; the context is the Capability."""
 
-decompositions += small_floats + shifts + logic
+decompositions += small_floats + shifts + reciprocals + logic
 decompositions.name = "decompositions"
+
+
+@lru_cache(maxsize=64)
+def _rules_for(ops: frozenset[Ops]) -> RuleSet:
+    """`decompositions`, and LT and EQ for the comparisons that are not among a target's ops."""
+    lacking = negations.only(lambda rule: rule.roots is not None and not rule.roots <= ops)
+    return decompositions + lacking if len(lacking) else decompositions
+
 
 # ---- transcendentals -----------------------------------------------------------------------------
 
@@ -284,7 +293,7 @@ def fuse_multiply_add(sink: UOp) -> UOp:
 def _fused(index: UOp, value: UOp) -> UOp:
     """A value stored to an accumulator, its sum of products as a chain of MULACCs."""
     pointer = index.src[0]
-    is_sum = value.op is Ops.ADD and value.dtype.kind == "f"
+    is_sum = value.op is Ops.ADD and value.dtype.kind in "fiu"
     if not is_sum or pointer.dtype.addrspace not in (AddrSpace.REG, AddrSpace.LOCAL):
         return value
     terms = _terms(value)
@@ -299,9 +308,12 @@ def _fused(index: UOp, value: UOp) -> UOp:
 
 
 def _add_term(total: UOp, term: UOp) -> UOp:
-    if term.op is Ops.MUL:
+    if term.op is not Ops.MUL:
+        return total + term
+    if term.dtype.kind == "f":  # one rounding less, as only sums may have
         return UOp(Ops.MULACC, term.dtype, (*term.src, total))
-    return total + term
+    fused = multiply_add.rewrite(term + total)
+    return total + term if fused is None else fused
 
 
 def _terms(value: UOp) -> list[UOp]:

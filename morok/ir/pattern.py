@@ -52,7 +52,10 @@ class Pat:
         rest: bool = False,
     ) -> None:
         self.ops: frozenset[Ops] | None = _ops(ops)
-        self.src: tuple[Pat, ...] | None = None if src is None else tuple(map(as_pattern, src))
+        self.src: tuple[Pat, ...] | None = None
+        if src is not None:
+            parts = items(src, None, "src of a pattern", "a tuple of patterns")
+            self.src = tuple(map(as_pattern, parts))
         self.name = name
         self.kinds: str | None = check_kinds(dtype) if isinstance(dtype, str) else None
         self.dtype: DType | None = dtype if isinstance(dtype, DType) else None
@@ -123,13 +126,28 @@ class Pat:
 def _ops(ops: Ops | Iterable[Ops] | None) -> frozenset[Ops] | None:
     if ops is None:
         return None
-    several = frozenset({ops} if isinstance(ops, Ops | str) else ops)
-    for op in several:
-        if not isinstance(op, Ops):
-            raise RuleError(f"unknown op {op!r}: expected members of Ops")
+    several = several_ops({ops} if isinstance(ops, Ops | str) else ops)
     if not several:
         raise RuleError("an empty set of ops matches nothing")
     return several
+
+
+def several_ops(
+    ops: object, rule: str | None = None, argument: str = "the ops of a pattern"
+) -> frozenset[Ops]:
+    """Ops that are given as an iterable; RuleError, naming rule and argument, for anything else."""
+    several = items(ops, rule, argument, "members of Ops")
+    for op in several:
+        if not isinstance(op, Ops):
+            raise RuleError(f"{argument}: unknown op {op!r}: expected members of Ops", rule=rule)
+    return frozenset(several)
+
+
+def items(values: object, rule: str | None, argument: str, wanted: str) -> tuple[Any, ...]:
+    """What an iterable gives; RuleError for what is none, or is text."""
+    if isinstance(values, str) or not isinstance(values, Iterable) or isinstance(values, type):
+        raise RuleError(f"{argument}: expected {wanted}, got {values!r}", rule=rule)
+    return tuple(values)
 
 
 def _openness(pattern: Pat) -> int:

@@ -16,6 +16,7 @@
     @structure.opaque(Pat(Ops.INDEX, (Pat(GroupOp.Movement, name="m"),), rest=True, name="idx"))
     def index_of_movement(idx, m): ...      # returns None or another node
 
+A capture that a data rule has no use for is `_` or begins so; any other unused name is refused.
 A data rule is checked, compiled, counted, printed and proved from one spelling; what it can say is
 in `morok.ir.terms`. Where a right side needs Python, the rule is opaque: a pattern and a function.
 Sets compose with `+`, keep their order, and are frozen by their first use.
@@ -34,13 +35,19 @@ from typing import Any, TypeVar
 from morok import _core
 from morok.errors import RuleError
 from morok.ir.ops import Ops
-from morok.ir.pattern import Pat, TermPatterns
+from morok.ir.pattern import Pat, TermPatterns, items, several_ops
+from morok.ir.rule_checks import (
+    capture_of,
+    lifted,
+    name_of,
+    parameters_of,
+    refuse_unused,
+    symbols_of,
+)
 from morok.ir.rule_compiler import Code, RuleCompiler, listing
 from morok.ir.terms import (
-    Capture,
     Const,
     Term,
-    Var,
     check_kinds,
     collect_guards,
     lift,
@@ -149,10 +156,10 @@ class RuleSet:
         """Decorator: a data rule. The function runs now, on symbols, and returns (left, right)."""
 
         def define(body: Function) -> Function:
-            full = self._full_name(name or body.__name__)
+            full = self._full_name(name_of(body, name, self.name))
             with collect_guards() as guards:
                 try:
-                    answer = body(*_symbols(body, full))
+                    answer = body(*symbols_of(body, full))
                 except RuleError as error:
                     error.rule = error.rule or full
                     raise
@@ -167,13 +174,16 @@ class RuleSet:
 
     def table(self, rows: Iterable[Row], *, dtype: str | None = None) -> None:
         """Data rules, one a row: (name, left, right) or (name, left, right, guard or guards)."""
-        for row in rows:
+        for row in items(rows, self.name, "rows", "rows (name, left, right[, guard])"):
             if not isinstance(row, tuple) or not 3 <= len(row) <= 4:
-                raise RuleError(f"a row is (name, left, right[, guard]), not {row!r}")
+                raise RuleError(
+                    f"a row is (name, left, right[, guard]), not {row!r}", rule=self.name
+                )
             name, left, right = row[:3]
             guard: object = row[3] if len(row) == 4 else ()
-            guards = [lift(part) for part in (guard if isinstance(guard, tuple) else (guard,))]
-            self._add(self._data(self._full_name(name), "", left, right, guards, dtype, None))
+            full = self._full_name(name)
+            guards = lifted(guard if isinstance(guard, tuple) else (guard,), full)
+            self._add(self._data(full, "", left, right, guards, dtype, None))
 
     def opaque(
         self,
@@ -196,8 +206,9 @@ class RuleSet:
         """
 
         def define(function: Function) -> Function:
-            full = self._full_name(name or function.__name__)
-            made = self._opaque(full, pattern, function, when, tuple(need), pure, any_root, dtype)
+            full = self._full_name(name_of(function, name, self.name))
+            ops = several_ops(need, full, "need")
+            made = self._opaque(full, pattern, function, when, ops, pure, any_root, dtype)
             self._add(made)
             return function
 
@@ -215,12 +226,12 @@ class RuleSet:
         """A rule written in C and registered in the core as `native`, tried at `ops`. `need`: ops
         that must occur among the sources."""
         full = self._full_name(name or native)
-        pattern = Pat(ops)
+        pattern = Pat(several_ops(ops, full, "ops"))
         compiler = RuleCompiler(full, pattern, TermPatterns(), self._kinds(full, dtype))
         program = _core.Program(
             full,
             roots=pattern.ops or (),
-            need=tuple(need),
+            need=several_ops(need, full, "need"),
             kinds=compiler.kinds,
             subject_first=compiler.subject_first(),
             native=native,
@@ -239,6 +250,15 @@ class RuleSet:
             if both._rules.get(rule.name) is not rule:
                 both._add(rule)
         return both
+
+    def only(self, keep: Callable[[Rule], bool]) -> RuleSet:
+        """The rules for which `keep` holds, in order."""
+        self.freeze()
+        some = RuleSet(self.name)
+        for rule in self:
+            if keep(rule):
+                some._add(rule)
+        return some
 
     def _add(self, rule: Rule) -> None:
         if self._matcher is not None:
@@ -284,6 +304,7 @@ class RuleSet:
                 raise RuleError(f"the capture {parameter} is not used on the left", rule=name)
         guard, code = compiler.guards(guards), compiler.right(right)
         program = _program(compiler, guard=guard, right=code)
+        refuse_unused(name, pattern, (*guards, right))
         return Rule(
             name, doc, compiler.kinds, program, _listed(compiler, guard, code), pattern.ops,
             pattern, left, right, tuple(guards), compiler.registers, guard or [], code,
@@ -295,7 +316,7 @@ class RuleSet:
         left: Pat | Term,
         function: Callable[..., Any],
         when: Callable[..., Any] | None,
-        need: tuple[Ops, ...],
+        need: frozenset[Ops],
         pure: bool,
         any_root: bool,
         dtype: str | None,
@@ -305,16 +326,16 @@ class RuleSet:
         if pattern.ops is None and not any_root:
             raise RuleError("the pattern starts at every op: say any_root=True if so", rule=name)
         compiler = RuleCompiler(name, pattern, names, self._kinds(name, dtype))
-        parameters = _parameters(function, name)
+        parameters = parameters_of(function, name)
         if "ctx" in compiler.registers:
             raise RuleError("ctx is the context of the pass: name the capture otherwise", rule=name)
         if pure and "ctx" in parameters:
             raise RuleError("a rule that gets the context is not pure", rule=name)
         guards: list[Term] = []
         if when is not None:
-            asked = _parameters(when, name)
-            answer = when(*(_capture(pattern, part, name) for part in asked))
-            guards = list(map(lift, answer if isinstance(answer, tuple) else (answer,)))
+            asked = parameters_of(when, name)
+            answer = when(*(capture_of(pattern, part, name) for part in asked))
+            guards = lifted(answer if isinstance(answer, tuple) else (answer,), name)
             unused = set(compiler.registers) - set(parameters) - set(asked)
         else:
             unused = set(compiler.registers) - set(parameters)
@@ -396,12 +417,14 @@ def _matcher_of(rules: tuple[Rule, ...], name: str) -> _core.Matcher:
     return _core.Matcher(name, [rule.program for rule in rules])
 
 
-def _program(compiler: RuleCompiler, need: tuple[Ops, ...] = (), **fields: Any) -> _core.Program:
+def _program(
+    compiler: RuleCompiler, need: frozenset[Ops] = frozenset(), **fields: Any
+) -> _core.Program:
     pattern = compiler.pattern
     return _core.Program(
         compiler.rule,
         roots=pattern.ops if pattern.ops is not None else tuple(Ops),
-        need=compiler.need() | set(need),
+        need=compiler.need() | need,
         root=compiler.root_test(),
         kinds=compiler.kinds,
         subject_first=compiler.subject_first(),
@@ -418,34 +441,6 @@ def _listed(compiler: RuleCompiler, guard: Code | None, right: Code | None) -> t
     return tuple(rows)
 
 
-def _parameters(function: Callable[..., Any], rule: str) -> tuple[str, ...]:
-    parameters = inspect.signature(function).parameters.values()
-    for parameter in parameters:
-        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            raise RuleError(f"the parameter {parameter} names no capture", rule=rule)
-    return tuple(parameter.name for parameter in parameters)
-
-
-def _symbols(function: Callable[..., Any], rule: str) -> list[Capture]:
-    """A symbol for each parameter: Const where annotated so, else Var."""
-    symbols: list[Capture] = []
-    annotations = inspect.get_annotations(function)
-    for name in _parameters(function, rule):
-        annotation = annotations.get(name)
-        constant = annotation is Const or annotation == "Const"
-        if not (constant or annotation in (None, "Var") or annotation is Var):
-            raise RuleError(f"{name}: annotate captures as Var or Const", rule=rule)
-        symbols.append(Const(name) if constant else Var(name))
-    return symbols
-
-
-def _capture(pattern: Pat, name: str, rule: str) -> Capture:
-    for part in pattern.walk():
-        if part.name == name:
-            return Const(name) if part.constant or part.ops == frozenset({Ops.CONST}) else Var(name)
-    raise RuleError(f"the pattern does not capture {name}", rule=rule)
-
-
 def graph_rewrite(
     root: UOp,
     rules: RuleSet | None,
@@ -460,6 +455,9 @@ def graph_rewrite(
     sources are walked, and what they return is walked again. `ctx` is handed to opaque rules that
     ask for it. Raises RewriteLimitError when the rules do not come to rest.
     """
+    for given in (rules, before):
+        if given is not None and not isinstance(given, RuleSet):
+            raise RuleError(f"graph_rewrite: expected a RuleSet, got {given!r}")
     return _core.graph_rewrite(
         root,
         None if rules is None else rules.matcher,

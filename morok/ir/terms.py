@@ -204,7 +204,8 @@ class Term:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Capture(Term):
-    """A name that a rule binds. Equal names are the same capture: both places must be one node."""
+    """A name that a rule binds. Equal names are the same capture: both places must be one node. One
+    that the rule has no use for begins with `_`."""
 
     name: str
 

@@ -13,7 +13,7 @@ from morok.symbolic.divmod import divmod_
 from morok.symbolic.fold import fold
 from morok.symbolic.identity import chains, identity
 from morok.symbolic.invalid import invalid
-from morok.symbolic.late import late, logic, multiply_add, negations, products, reciprocals, shifts
+from morok.symbolic.late import late, logic, multiply_add, negations, reciprocals, shifts
 from morok.symbolic.loops import gates, loops
 from morok.symbolic.patterns import simplify, sym, symbolic
 from morok.symbolic.vector import lanes, vector
@@ -35,7 +35,6 @@ __all__ = [
     "loops",
     "multiply_add",
     "negations",
-    "products",
     "reciprocals",
     "shifts",
     "simplify",

@@ -9,14 +9,15 @@ from __future__ import annotations
 from morok.ir import Ops, RuleSet, Var, kind
 
 x, y, z = Var("x"), Var("y"), Var("z")
+_ = Var("_")
 
 boolean = RuleSet("boolean")
 
 # fmt: off
 boolean.table([
     ("and_true",        x & True,                       x),
-    ("and_false",       x & False,                      False),
-    ("or_true",         x | True,                       True),
+    ("and_false",       _ & False,                      False),
+    ("or_true",         _ | True,                       True),
     ("or_false",        x | False,                      x),
     ("xor_true",        x ^ True,                       ~x),
     ("xor_false",       x ^ False,                      x),
@@ -35,8 +36,8 @@ boolean.table([
     ("or_self",         x | x,                          x),
     ("and_nested_self", (x & y) & x,                    x & y),
     ("or_nested_self",  (x | y) | x,                    x | y),
-    ("and_absorbs",     x & (x | y),                    x),
-    ("or_absorbs",      x | (x & y),                    x),
+    ("and_absorbs",     x & (x | _),                    x),
+    ("or_absorbs",      x | (x & _),                    x),
     ("and_reduces",     x & (~x | y),                   x & y),
     ("or_reduces",      x | (~x & y),                   x | y),
     ("and_reduces_not", ~x & (x | y),                   ~x & y),

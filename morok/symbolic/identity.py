@@ -29,6 +29,7 @@ from morok.ir import (
 )
 
 x, y = Var("x"), Var("y")
+_ = Var("_")
 a, b = Var("a"), Var("b")
 c, c0, c1 = Const("c"), Const("c0"), Const("c1")
 
@@ -49,42 +50,42 @@ identity.table([
     ("sub_zero",        x - 0,                          x),
     ("zero_sub",        node(Ops.SUB, 0, x),            -x),
     ("sub_self",        x - x,                          0),
-    ("mul_zero",        x * 0,                          0),
+    ("mul_zero",        _ * 0,                          0),
     ("floordiv_one",    x // 1,                         x),
-    ("floormod_one",    x % 1,                          0),
+    ("floormod_one",    _ % 1,                          0),
     ("idiv_one",        node(Ops.IDIV, x, 1),           x),
-    ("mod_one",         node(Ops.MOD, x, 1),            0),
-    ("zero_floordiv",   node(Ops.FLOORDIV, 0, x),       0),
-    ("zero_floormod",   node(Ops.FLOORMOD, 0, x),       0),
-    ("zero_idiv",       node(Ops.IDIV, 0, x),           0),
-    ("zero_mod",        node(Ops.MOD, 0, x),            0),
+    ("mod_one",         node(Ops.MOD, _, 1),            0),
+    ("zero_floordiv",   node(Ops.FLOORDIV, 0, _),       0),
+    ("zero_floormod",   node(Ops.FLOORMOD, 0, _),       0),
+    ("zero_idiv",       node(Ops.IDIV, 0, _),           0),
+    ("zero_mod",        node(Ops.MOD, 0, _),            0),
     ("floormod_self",   x % x,                          0),
     ("mod_self",        node(Ops.MOD, x, x),            0),
     ("floordiv_self",   x // x,                         1,      (x.vmin > 0) | (x.vmax < 0)),
     ("idiv_self",       node(Ops.IDIV, x, x),           1,      (x.vmin > 0) | (x.vmax < 0)),
     ("shl_zero",        x << 0,                         x),
     ("shr_zero",        x >> 0,                         x),
-    ("zero_shl",        node(Ops.SHL, 0, x),            0),
-    ("zero_shr",        node(Ops.SHR, 0, x),            0),
-    ("and_zero",        x & 0,                          0),
+    ("zero_shl",        node(Ops.SHL, 0, _),            0),
+    ("zero_shr",        node(Ops.SHR, 0, _),            0),
+    ("and_zero",        _ & 0,                          0),
     ("or_zero",         x | 0,                          x),
     ("xor_zero",        x ^ 0,                          x),
     ("xor_self",        x ^ x,                          0),
     ("abs_positive",    absolute(x),                    x,      x.vmin >= 0),
     ("abs_negative",    absolute(x),                    -x,     x.vmax <= 0),
-    ("pow_zero",        node(Ops.POW, x, 0),            1),
+    ("pow_zero",        node(Ops.POW, _, 0),            1),
     ("pow_one",         node(Ops.POW, x, 1),            x),
     ("pow_two",         node(Ops.POW, x, 2),            x * x),
     ("mulacc_add_zero", node(Ops.MULACC, x, y, 0),      x * y),
     ("mulacc_by_one",   node(Ops.MULACC, x, 1, y),      x + y),
-    ("mulacc_by_zero",  node(Ops.MULACC, x, 0, y),      y),
-    ("max_of_min",      x.maximum(x.minimum(y)),        x),
-    ("min_of_max",      x.minimum(x.maximum(y)),        x),
+    ("mulacc_by_zero",  node(Ops.MULACC, _, 0, y),      y),
+    ("max_of_min",      x.maximum(x.minimum(_)),        x),
+    ("min_of_max",      x.minimum(x.maximum(_)),        x),
 ], dtype="iux")
 
 identity.table([
     ("and_minus_one",   x & -1,                         x),
-    ("or_minus_one",    x | -1,                         -1),
+    ("or_minus_one",    _ | -1,                         -1),
     ("xor_minus_one",   x ^ -1,                         ~x),
     ("mul_minus_one",   x * -1,                         -x),
 ], dtype="i")

@@ -15,6 +15,7 @@ from morok.ir import GroupOp, Invalid, Ops, RuleSet, Var, node
 
 x, y = Var("x"), Var("y")
 p, q = Var("p"), Var("q")
+_ = Var("_")
 
 invalid = RuleSet("invalid")
 
@@ -28,31 +29,31 @@ for _op in _OPS:
     invalid.table([
         (f"{_name}_left", node(_op, p.where(x, _INVALID), y),
          p.where(node(_op, x, y), _INVALID)),
-        (f"{_name}_of_invalid", node(_op, _INVALID, y), _INVALID),
+        (f"{_name}_of_invalid", node(_op, _INVALID, _), _INVALID),
     ], dtype="x")
     if _op not in GroupOp.Commutative:
         invalid.table([
             (f"{_name}_right", node(_op, y, p.where(x, _INVALID)),
              p.where(node(_op, y, x), _INVALID)),
-            (f"{_name}_by_invalid", node(_op, y, _INVALID), _INVALID),
+            (f"{_name}_by_invalid", node(_op, _, _INVALID), _INVALID),
         ], dtype="x")
     # fmt: on
 
 for _op in sorted(GroupOp.Comparison):
     # fmt: off
     invalid.table([
-        (f"{_op.name.lower()}_left", node(_op, p.where(x, _INVALID), y), node(_op, x, y)),
+        (f"{_op.name.lower()}_left", node(_op, _.where(x, _INVALID), y), node(_op, x, y)),
     ], dtype="x")
     if _op not in GroupOp.Commutative:
         invalid.table([
-            (f"{_op.name.lower()}_right", node(_op, y, p.where(x, _INVALID)), node(_op, y, x)),
+            (f"{_op.name.lower()}_right", node(_op, y, _.where(x, _INVALID)), node(_op, y, x)),
         ], dtype="x")
     # fmt: on
 
 # fmt: off
 invalid.table([
     ("neg",             -p.where(x, _INVALID),                  p.where(-x, _INVALID)),
-    ("both",            p.where(_INVALID, _INVALID),            _INVALID),
+    ("both",            _.where(_INVALID, _INVALID),            _INVALID),
     ("where_where",     p.where(q.where(x, _INVALID), _INVALID), (p & q).where(x, _INVALID)),
     ("invalid_first",   p.where(_INVALID, x),                   (~p).where(x, _INVALID)),
     ("where_yes",       p.where(q.where(x, _INVALID), y),

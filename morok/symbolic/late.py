@@ -1,7 +1,9 @@
 """Late rules: what a target may want once no other rule looks at the arithmetic any more.
 
 They undo what simplification prefers (a product for a shift, `<` for `>=`), so they belong to no
-set that the earlier stages run; a stage that knows its target picks the ones it needs.
+set that the earlier stages run. Stage 18, which knows the target, runs them: arithmetic in terms of
+shifts and masks for every target, `negations` where it lacks a comparison, `multiply_add` in
+accumulators where it has MULACC.
 """
 
 from __future__ import annotations
@@ -14,13 +16,12 @@ x, y, z = Var("x"), Var("y"), Var("z")
 c = Const("c")
 
 shifts: Final = RuleSet("shifts")
-"""Floor division and remainder by powers of two."""
-products: Final = RuleSet("products")
-"""Products with powers of two, and truncating division by them."""
+"""Division and remainder by powers of two. Products stay: every compiler knows what they cost, and
+finds the steps of addresses in them more easily than in shifts."""
 reciprocals: Final = RuleSet("reciprocals")
 """Division of a number that is not negative by another constant, as a product and a shift."""
 multiply_add: Final = RuleSet("multiply_add")
-"""MULACC of ints, which have nothing to round."""
+"""MULACC of ints, which have nothing to round, so that it may be anywhere."""
 logic: Final = RuleSet("logic")
 """Arithmetic on bools, and comparisons of them, as AND, OR, XOR and NOT."""
 negations: Final = RuleSet("negations")
@@ -32,22 +33,19 @@ shifts.table([
     ("floormod",        x % c,                      x & (c - 1),            is_pow2(c)),
 ], dtype="iu")
 
-products.table([
-    ("mul",             x * c,                      x << log2(c),           is_pow2(c) & (c > 1)),
-], dtype="iu")
-products.table([
+shifts.table([
     ("idiv",            node(Ops.IDIV, x, c),       x >> log2(c),           is_pow2(c)),
     ("mod",             node(Ops.MOD, x, c),        x & (c - 1),            is_pow2(c)),
 ], dtype="u")
-products.table([
+shifts.table([
     ("idiv_natural",    node(Ops.IDIV, x, c),       x >> log2(c),       (is_pow2(c), x.vmin >= 0)),
     ("mod_natural",     node(Ops.MOD, x, c),        x & (c - 1),        (is_pow2(c), x.vmin >= 0)),
 ], dtype="i")
 # fmt: on
 
 
-def _by_product(divide: Ops) -> tuple[Term, Term, tuple[Term, ...]]:
-    """x / c -> (x * m) >> s  with  m = 2**s / c + 1.
+def _by_product(divide: Ops, rest: bool) -> tuple[Term, Term, tuple[Term, ...]]:
+    """x / c -> (x * m) >> s  with  m = 2**s / c + 1; the rest: x less c times that.
 
     m*c = 2**s + e with 0 < e <= c; the quotient is exact while e * x < 2**s, and the product has
     to fit (T. Granlund, P. Montgomery, "Division by invariant integers using multiplication",
@@ -58,13 +56,17 @@ def _by_product(divide: Ops) -> tuple[Term, Term, tuple[Term, ...]]:
     factor = whole // c + 1
     fits = factor * x.vmax <= highest(x)
     exact = (factor * c - whole) * x.vmax < whole
-    return node(divide, x, c), (x * factor) >> shift, (c > 1, x.vmin >= 0, fits, exact)
+    quotient = (x * factor) >> shift
+    right = x - quotient * c if rest else quotient
+    return node(divide, x, c), right, (c > 1, x.vmin >= 0, fits, exact)
 
 
 reciprocals.table(
     [
-        ("floordiv", *_by_product(Ops.FLOORDIV)),
-        ("idiv", *_by_product(Ops.IDIV)),
+        ("floordiv", *_by_product(Ops.FLOORDIV, rest=False)),
+        ("floormod", *_by_product(Ops.FLOORMOD, rest=True)),
+        ("idiv", *_by_product(Ops.IDIV, rest=False)),
+        ("mod", *_by_product(Ops.MOD, rest=True)),
     ],
     dtype="iu",
 )
@@ -101,5 +103,5 @@ negations.table([
 ], dtype="f")
 # fmt: on
 
-late: Final = shifts + products + reciprocals + multiply_add + logic + negations
+late: Final = shifts + reciprocals + multiply_add + logic + negations
 """All late rules, for the prover and for people; it is no set to run as a whole."""

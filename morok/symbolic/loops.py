@@ -10,6 +10,7 @@ from morok.dtype import cast_value
 from morok.ir import Ops, Pat, ReduceOp, RuleSet, UOp, Var, ends_idle, node
 
 x, y = Var("x"), Var("y")
+_ = Var("_")
 
 loops = RuleSet("loops")
 gates = RuleSet("gates")
@@ -98,7 +99,7 @@ gates.native("index.gate", name="index", ops=(Ops.INDEX,), need=(Ops.CONST,))
 
 # fmt: off
 gates.table([
-    ("load_of_nothing", node(Ops.LOAD, x, node(Ops.CONST), y),      y),
+    ("load_of_nothing", node(Ops.LOAD, _, node(Ops.CONST), y),      y),
 ])
 # fmt: on
 

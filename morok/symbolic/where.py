@@ -8,23 +8,24 @@ from morok.ir import GroupOp, Ops, RuleSet, Var, is_const, kind, node
 
 x, y, z, w = Var("x"), Var("y"), Var("z"), Var("w")
 p, q = Var("p"), Var("q")
+_, _y = Var("_"), Var("_y")
 
 where = RuleSet("where")
 
 # fmt: off
 where.table([
-    ("true",            node(Ops.WHERE, True, x, y),    x),
-    ("false",           node(Ops.WHERE, False, x, y),   y),
-    ("same_arms",       p.where(x, x),                  x),
-    ("yes_same",        p.where(p.where(x, y), z),      p.where(x, z)),
-    ("no_same",         p.where(x, p.where(y, z)),      p.where(x, z)),
+    ("true",            node(Ops.WHERE, True, x, _),    x),
+    ("false",           node(Ops.WHERE, False, _, y),   y),
+    ("same_arms",       _.where(x, x),                  x),
+    ("yes_same",        p.where(p.where(x, _), z),      p.where(x, z)),
+    ("no_same",         p.where(x, p.where(_, z)),      p.where(x, z)),
     ("nested_and",      p.where(q.where(x, y), y),      (p & q).where(x, y)),
     ("nested_and_not",  p.where(q.where(y, x), y),      (p & ~q).where(x, y)),
     ("nested_or",       p.where(x, q.where(x, y)),      (p | q).where(x, y)),
     ("nested_or_not",   p.where(x, q.where(y, x)),      (p | ~q).where(x, y)),
     ("and_inside_yes",  p.where((p & q).where(x, y), z), p.where(q.where(x, y), z)),
-    ("and_inside_no",   p.where(x, (p & q).where(y, z)), p.where(x, z)),
-    ("or_inside_yes",   p.where((p | q).where(x, y), z), p.where(x, z)),
+    ("and_inside_no",   p.where(x, (p & _).where(_y, z)), p.where(x, z)),
+    ("or_inside_yes",   p.where((p | _).where(x, _y), z), p.where(x, z)),
     ("or_inside_no",    p.where(x, (p | q).where(y, z)), p.where(x, q.where(y, z))),
 ])
 

@@ -81,9 +81,39 @@ def test_sqrt_stays() -> None:
 
 
 def test_floor_division_of_what_is_not_negative_truncates() -> None:
-    i = UOp(Ops.RANGE, I32, (UOp.const(I32, 100),), UOp.range(100, 0).arg)
+    i = UOp(Ops.RANGE, I32, (UOp.const(I32, 1 << 30),), UOp.range(100, 0).arg)
     assert rewritten(i // 7) is i.idiv(7)
     assert rewritten(i % 7) is i.mod(7)
+
+
+def test_small_numbers_are_divided_by_a_product() -> None:
+    i = UOp(Ops.RANGE, I32, (UOp.const(I32, 100),), UOp.range(100, 0).arg)
+    for quotient, rest in ((i // 7, i % 7), (i.idiv(7), i.mod(7))):
+        assert rewritten(quotient) is (i * 9363) >> 16
+        assert rewritten(rest) is i - ((i * 9363) >> 16) * 7
+    assert [value * 9363 >> 16 for value in range(100)] == [value // 7 for value in range(100)]
+
+
+def test_powers_of_two_are_bits() -> None:
+    x, i = leaf(I32), UOp(Ops.RANGE, I32, (UOp.const(I32, 1 << 30),), UOp.range(100, 0).arg)
+    assert rewritten(x * 8) is x * 8
+    assert rewritten(i.idiv(8)) is i >> 3
+    assert rewritten(i.mod(8)) is i & 7
+    assert rewritten(x.idiv(8)) is x.idiv(8)
+    assert rewritten(leaf(U64).idiv(8)) is leaf(U64) >> 3
+
+
+def test_comparisons_that_a_target_lacks() -> None:
+    lacking = GroupOp.Comparison - {Ops.LT, Ops.EQ}
+    few = replace(renderer().capability, ops=renderer().capability.ops - lacking)
+    for dtype in (I32, U64, F32):
+        x, y = (at(UOp.param(k, dtype.ptr(), 1)).load() for k in (1, 2))
+        ints = {Ops.GE: ~(x < y), Ops.LE: ~(y < x), Ops.GT: y < x, Ops.NE: ~x.eq(y)}
+        floats = {**ints, Ops.GE: (y < x) | x.eq(y), Ops.LE: (x < y) | x.eq(y)}
+        for op, expected in (floats if dtype is F32 else ints).items():
+            sink = kernel(at(UOp.param(0, dtypes.bool_.ptr(), 1)).store(x.alu(op, y)))
+            assert decompose(sink, few).src[0].src[1] is expected
+            assert decompose(sink, renderer().capability) is sink
 
 
 def test_floor_division_by_powers_of_two_is_bits() -> None:
@@ -153,12 +183,19 @@ def test_products_are_fused_into_accumulators() -> None:
     assert store.src[1] is UOp(Ops.MULACC, F32, (c, d, inner))
 
 
+def test_products_of_ints_are_fused_into_accumulators() -> None:
+    a, b = (at(UOp.param(k, I32.ptr(), 1)).load() for k in range(2))
+    store = decompose(kernel(accumulation(a * b)), target(Ops.MULACC)).src[0]
+    old = at(store.src[0].src[0]).load()
+    assert store.src[1] is UOp(Ops.MULACC, I32, (a, b, old))
+
+
 def test_nothing_else_is_fused() -> None:
     a, b = (at(UOp.param(k, F32.ptr(), 1)).load() for k in range(2))
     capability = target(Ops.MULACC)
     elementwise = kernel(at(UOp.param(2, F32.ptr(), 1)).store(a * b + a))
     in_place = kernel(accumulation(a * b, AddrSpace.GLOBAL))
-    ints = kernel(accumulation(a.cast(I32) * b.cast(I32)))
+    ints = kernel(at(UOp.param(2, I32.ptr(), 1)).store(a.cast(I32) * b.cast(I32) + a.cast(I32)))
     for sink in (elementwise, in_place, ints):
         assert not decompose(sink, capability).has(Ops.MULACC)
     without = replace(capability, ops=capability.ops - {Ops.MULACC})

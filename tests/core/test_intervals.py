@@ -3,8 +3,8 @@
 Covered: for ops of one operand and for casts, all 32 896 intervals of int8, of uint8 and of the
 same positions. For ops of two, a sample of left intervals with all right ones and the reverse
 (millions of pairs an op and dtype; intervals between corners are in every sample); all 1.08
-thousand million pairs with `-m exhaustive`, a minute an op. What is true of an interval is taken from the
-op's reference definition on all of its values, by minima and maxima over rectangles of its table.
+thousand million pairs with `-m exhaustive`, a minute an op. What is true of an interval is taken
+from the op's reference definition on all of its values, by minima and maxima over its table.
 """
 
 from __future__ import annotations

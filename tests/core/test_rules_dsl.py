@@ -17,6 +17,7 @@ from morok.ir import (
     UOp,
     Var,
     divides,
+    graph_rewrite,
     is_const,
     kind,
     log2,
@@ -103,7 +104,7 @@ def test_matched_expression_may_be_used_again() -> None:
 
 
 def test_nested_commutative_choices_are_all_tried() -> None:
-    rules = one((x + c0) * (y + c1), x * y, same(x, y))
+    rules = one((x + Const("_c0")) * (y + Const("_c1")), x * y, same(x, y))
     left = UOp(Ops.ADD, dtypes.index, (const(1), i))
     right = UOp(Ops.ADD, dtypes.index, (i, const(2)))
     for a, b in [(left, right), (right, left)]:
@@ -199,7 +200,7 @@ def test_guard_language() -> None:
         (is_const(x), 1, False), (not_const(x), 1, True), (same(x, c), 1, False),
     ]  # fmt: skip
     for guard, value, holds in cases:
-        fired = one(x * c, x, guard).rewrite(i * value) is i
+        fired = one(x * c, x, guard & (c == c)).rewrite(i * value) is i
         assert fired == holds, (guard, value)
 
 
@@ -240,10 +241,69 @@ def test_bad_tables_are_refused_by_name() -> None:
         refused(lambda rules, row=row: rules.table([row]), message)
 
 
+def test_captures_that_are_never_used() -> None:
+    anything = Var("_")
+    for left, right, guard, names in (
+        (x * 0, 0, (), "x"),
+        (x * c, x, (), "c"),
+        ((x * c0) + y, 7, (), "x, c0, y"),
+        (x * y, y, y.vmin > 0, "x"),
+    ):
+        row = ("rule", left, right, guard)
+        refused(lambda rules, row=row: rules.table([row]), f"captured, but never used: {names} ")
+    one(anything * 0, 0)
+    one(x ^ x, 0)  # asks that both are one node
+    one(x % c, x, x.vmax < c)
+
+    def of_a_function(rules: RuleSet) -> None:
+        @rules.rule(name="rule")
+        def rule(x: Var, c: Const) -> Any:
+            return x * c, x
+
+    refused(of_a_function, "captured, but never used: c ")
+
+
+NOTHING: list[Any] = [None, 5, "text", 1.5, [5], object(), Ops.ADD]
+
+
+@pytest.mark.parametrize("bad", NOTHING, ids=lambda bad: type(bad).__name__)
+def test_what_is_no_argument_is_refused(bad: Any) -> None:
+    """By the name of the set or rule, and of the argument."""
+    add, name = Pat(Ops.ADD, name="r"), "rule"
+
+    def nothing(r: Any) -> None:
+        return None
+
+    refusals: list[tuple[Callable[[RuleSet], object], str]] = [
+        (lambda rules: rules.table(bad), "row"),
+        (lambda rules: rules.table([bad]), "a row is"),
+        (lambda rules: rules.table([(name, x + 0, x, bad)]), "rule"),
+        (lambda rules: rules.rule(name=name)(bad), "the function of a rule"),
+        (lambda rules: rules.opaque(add, name=name)(bad), "the function of a rule"),
+        (lambda rules: rules.opaque(add, name=name, need=bad)(nothing), "need"),
+        (lambda rules: rules.native("fold", name=name, ops=(Ops.ADD,), need=bad), "need"),
+        (lambda rules: rules.native("fold", name=name, ops=bad), "ops"),
+    ]
+    if bad is not None:
+        refusals.append((lambda rules: rules.rule(bad), "the function of a rule"))
+        refusals.append(
+            (lambda rules: rules.opaque(add, name=name, when=bad)(nothing), "function of captures")
+        )
+    for refuse, word in refusals:
+        with pytest.raises(RuleError, match=word) as caught:
+            refuse(RuleSet("bad", dtype="iux"))
+        assert "bad" in str(caught.value)
+    if bad is not None:
+        with pytest.raises(RuleError, match=r"src of a pattern|cannot stand in a rule"):
+            Pat(Ops.ADD, (object(),) if bad == [5] else bad)
+        with pytest.raises(RuleError, match="expected a RuleSet"):
+            graph_rewrite(i + 0, bad)
+
+
 def test_int_literals_where_floats_may_stand() -> None:
     refused(lambda rules: rules.table([("rule", x * 0, x)]), "num(0)", "0.0", dtype=None)
     refused(lambda rules: rules.table([("rule", x * 1, x)]), "num(1)", dtype="if")
-    one(x * num(0), num(0), dtype=None)
+    one(Var("_") * num(0), num(0), dtype=None)
     one(x * 0.0, x, dtype="f")
     RuleSet("range").opaque(Pat(Ops.RANGE, (1,), name="r"))(lambda r: None)
 
@@ -394,7 +454,9 @@ def test_digest_follows_the_meaning() -> None:
     assert rule.digest() == one(x + 0, x)["rule"].digest()
     assert rule.digest() != one(x + 0, x, dtype="i")["rule"].digest()
     assert rule.digest() != one(x + 0, x, x.vmin > 0)["rule"].digest()
-    assert one(x * c, x)["rule"].digest() != one(x * Var("c"), x)["rule"].digest()
+    assert one(x * c, x * c * 2)["rule"].digest() != one(x * y, x * y * 2)["rule"].digest()
+    constant, node_ = one(x * Const("_"), x)["rule"], one(x * Var("_"), x)["rule"]
+    assert constant.digest() != node_.digest()
     assert len(rule.digest()) == 64
 
 

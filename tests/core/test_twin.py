@@ -50,8 +50,8 @@ RULES.table(
         ("any_zero", x + num(0), x, kind(x, "iux")),
         ("minus_zero", x + -0.0, x),
         ("double", x + x, x * num(2)),
-        ("where_same", c.where(x, x), x),
-        ("where_any", y.where(x, x), x),
+        ("where_same", Const("_c").where(x, x), x),
+        ("where_any", Var("_").where(x, x), x),
         ("max_same", x.maximum(x), x),
         ("neg_neg", x.alu(Ops.NEG).alu(Ops.NEG), x),
         ("cast_same", cast_x, x, same_dtype(x, cast_x)),
@@ -87,7 +87,7 @@ RULES.table(
 RULES.table(
     [
         ("and_true", x & True, x),
-        ("or_true", x | True, True),
+        ("or_true", Var("_") | True, True),
         ("not_not", ~~x, x),
         ("and_not", x & ~x, False),
     ],

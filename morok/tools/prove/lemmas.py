@@ -70,6 +70,9 @@ def divisions() -> Iterator[Lemma]:
     # c*a = d*k, x = a*q + r:  (c*x + y) % d = (c*r + y) % d
     congruent = z3.And(c * a == d * k, x == a * q + r, _divided(c * r + y, d, s, t))
     yield Lemma("congruent", congruent, _divided(c * x + y, d, s + k * q, t))
+    # q & (m - 1) = q % m for m = 2**k:  n & (2*m - 1) = 2*(q & (m - 1)) + n % 2 = n % (2*m)
+    masked = z3.And(_divided(n, z3.IntVal(2), q, r), _divided(q, m, s, t))
+    yield Lemma("low bits", masked, _divided(n, 2 * m, s, 2 * t + r))
     # -n = d*q + r:  n // -d = q and n % -d = -r, by the definition for negative divisors
     negative = z3.And(n == (-d) * q + (-r), -d < -r, -r <= 0)
     yield Lemma("negative divisor", _divided(-n, d, q, r), negative)

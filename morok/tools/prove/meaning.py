@@ -91,9 +91,14 @@ def known_int(term: Expression) -> int | None:
 
 @dataclass
 class World:
-    """Axioms that the translated ops rest on, and what was translated before."""
+    """Axioms that the translated ops rest on, and what was translated before.
+
+    `vague`: an op has a meaning only for constants that are known here, so that a counterexample
+    shows nothing.
+    """
 
     axioms: list[Expression] = field(default_factory=list)
+    vague: bool = False
     _divisions: dict[tuple[int, int, bool], tuple[Any, ...]] = field(default_factory=dict)
     _count: int = 0
 
@@ -133,6 +138,7 @@ class World:
         known = known_int(count)
         if known is not None and 0 <= known <= 62:
             return z3.IntVal(1 << known)
+        self.vague = True
         power = z3.Function("power_of_two", z3.IntSort(), z3.IntSort())(count)
         self.axioms += [power >= 1, z3.Implies(count == 0, power == 1)]
         return power
@@ -336,8 +342,11 @@ class World:
             return Value(a, sort, defined)
         if op is Ops.POW:
             return Value(self._power(args[0].sort, terms), sort, defined)
-        if op is Ops.AND and (mask := known_int(b)) is not None and mask >= 0:
-            return Value(self._masked(a, mask), sort, defined)
+        if op is Ops.AND:
+            mask = known_int(b)
+            if mask is not None and mask >= 0:
+                return Value(self._masked(a, mask), sort, defined)
+            self.vague = True
         table: dict[Ops, Callable[[], Any]] = {
             Ops.NEG: lambda: -a,
             Ops.ABS: lambda: z3.If(a < 0, -a, a),
@@ -357,7 +366,10 @@ class World:
         return Value(term, sort, defined)
 
     def _masked(self, a: Any, mask: int) -> Any:
-        """a & mask of an unbounded integer in two's complement, bit by bit."""
+        """a & mask of an unbounded integer in two's complement, bit by bit; where the mask is the
+        low bits, a rest (the lemma `low bits`)."""
+        if mask & (mask + 1) == 0:
+            return self.int_divide(a, z3.IntVal(mask + 1), True)[1]
         total = z3.IntVal(0)
         for place in range(mask.bit_length()):
             if mask >> place & 1:
@@ -431,7 +443,7 @@ def cast(term: Any, of: Sort, to: Sort) -> Any:
     if to.kind == "f":
         return _to_float(term, of, to)
     if of.kind == "f":
-        return _from_float(term, to)
+        return _from_float(term, of, to)
     if of.bits == 0 or to.bits == 0:
         return None
     if to.bits <= of.bits:
@@ -449,23 +461,27 @@ def _to_float(term: Any, of: Sort, to: Sort) -> Any:
     return convert(NEAREST, term, z3_sort(to))
 
 
-def _from_float(term: Any, to: Sort) -> Any:
+def _from_float(term: Any, of: Sort, to: Sort) -> Any:
     """Truncated; out of range the nearest value; NaN gives 0."""
     if to.bits == 0:
         return None
-    wide = z3.BitVecSort(to.bits)
-    ends = (-(1 << 63), (1 << 63) - 1) if to.kind == "x" else (to.low, to.high)
-    low, high = (z3.BitVecVal(value, to.bits) for value in ends)
-    # a format that holds every value of the others; its 2**63 is past the greatest int
-    double = z3.FPSort(11, 53)
-    least, most = (z3.FPVal(float(value), double) for value in ends)
-    exact = z3.fpFPToFP(NEAREST, term, double)
-    toward = z3.RoundTowardZero()
-    convert = z3.fpToUBV if to.kind == "u" else z3.fpToSBV
-    whole = z3.fpRoundToIntegral(toward, exact)
-    inside = z3.If(
-        z3.fpLEQ(whole, least),
-        low,
-        z3.If(z3.fpGEQ(whole, most), high, convert(toward, whole, wide)),
+    signed = to.kind != "u"
+    low, high = (
+        z3.BitVecVal(v, to.bits)
+        for v in ((-1 << (to.bits - 1), ~(-1 << (to.bits - 1))) if signed else (0, -1))
     )
+    toward = z3.RoundTowardZero()
+    whole = z3.fpRoundToIntegral(toward, term)
+    infinite, negative = z3.fpIsInf(term), z3.fpIsNegative(term)
+    # the first number past the ends is a power of two: a float exactly, or too large for the format
+    places = to.bits - signed
+    if places < 1 << (of.exponent - 1):
+        end = z3.FPVal(2.0**places, term.sort())
+        above, below = z3.fpGEQ(whole, end), z3.fpLEQ(whole, z3.fpNeg(end))
+    else:
+        above, below = z3.And(infinite, z3.Not(negative)), z3.And(infinite, negative)
+    if not signed:
+        below = negative
+    convert = z3.fpToSBV if signed else z3.fpToUBV
+    inside = z3.If(below, low, z3.If(above, high, convert(toward, whole, z3.BitVecSort(to.bits))))
     return z3.If(z3.fpIsNaN(term), z3.BitVecVal(0, to.bits), inside)

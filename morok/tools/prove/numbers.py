@@ -12,14 +12,12 @@ from typing import Any
 
 import z3
 
-from morok.tools.prove.sorts import UnsupportedError
-
 Number = Any  # int | z3.ArithRef | z3.BitVecRef
 Truth = Any  # bool | z3.BoolRef
 
 
-class NeedsConstantsError(UnsupportedError):
-    """Arithmetic that has a meaning here only when its operands are known."""
+POWERS = [1 << place for place in range(63)]
+"""The powers of two in int64."""
 
 
 def is_known(x: Number) -> bool:
@@ -122,8 +120,8 @@ def vector_floor_quotient(x: Any, y: Any) -> Any:
 def is_power_of_two(x: Number) -> Truth:
     if is_known(x):
         return x > 0 and x & (x - 1) == 0
-    if not z3.is_bv(x):
-        raise NeedsConstantsError("powers of two among all integers")
+    if not z3.is_bv(x):  # the core computes in int64, so these are all
+        return z3.Or(*(x == power for power in POWERS))
     return z3.And(x > 0, x & (x - 1) == 0)
 
 
@@ -132,7 +130,10 @@ def log2(x: Number) -> Number:
     if is_known(x):
         return x.bit_length() - 1
     if not z3.is_bv(x):
-        raise NeedsConstantsError("logarithms of all integers")
+        exponent = z3.IntVal(0)
+        for place, power in enumerate(POWERS):
+            exponent = z3.If(x == power, z3.IntVal(place), exponent)
+        return exponent
     result = z3.BitVecVal(0, x.size())
     for place in range(x.size() - 1):
         result = z3.If(z3.Extract(place, place, x) == 1, z3.BitVecVal(place, x.size()), result)
@@ -144,6 +145,9 @@ def shift_left(a: Number, b: Number) -> Number:
     if is_known(b):
         return multiply(a, 1 << b) if 0 <= b <= 62 else 0
     if not z3.is_bv(b) or b.size() > 17:
-        raise NeedsConstantsError("2**c for all integers c")
+        power = z3.IntVal(1)
+        for place in range(1, 63):
+            power = z3.If(as_int(b) == place, z3.IntVal(1 << place), power)
+        return multiply(a, power)
     bits = _width(a) + 63
     return as_vector(a, bits) << as_vector(b, bits)

@@ -58,6 +58,7 @@ class Obligation:
     right: Value
     captures: Mapping[str, Value]
     names_invalid: bool  # the left side is about what is undefined
+    vague: bool  # a counterexample shows nothing, see `World`
 
     @property
     def counterexample(self) -> list[Any]:
@@ -111,7 +112,9 @@ class Translator:
             raise NeverFiresError(f"{left.sort} on the left, {right.sort} on the right")
         captures = {name: value for name, value in self.by_name.items() if name[0] != "#"}
         invalid = any(pattern.arg is Invalid for pattern in self.rule.pattern.walk())
-        return Obligation(self.fires, self.world.axioms, left, right, captures, invalid)
+        return Obligation(
+            self.fires, self.world.axioms, left, right, captures, invalid, self.world.vague
+        )
 
     def _require(self, condition: Any) -> None:
         if condition is False or z3.is_false(condition):

@@ -1,5 +1,6 @@
-"""Proving a rule: every choice of sorts, for all values; where z3 gives up on the integers, for all
-values of the constants between -64 and 64."""
+"""Proving a rule: every choice of sorts, for all values. Where z3 gives up on the integers, one
+value of the constants after another: those that the guards allow, where they are few, which is as
+good as all; else all between -64 and 64."""
 
 from __future__ import annotations
 
@@ -13,7 +14,6 @@ import z3
 
 from morok.ir import Rule
 from morok.tools.prove.facts import never_holds
-from morok.tools.prove.numbers import NeedsConstantsError
 from morok.tools.prove.obligation import IllTypedError, NeverFiresError, Obligation, Translator
 from morok.tools.prove.sorts import Sort, UnsupportedError, typings
 from morok.tools.prove.verdicts import Status, Verdict
@@ -21,6 +21,7 @@ from morok.tools.prove.verdicts import Status, Verdict
 GRID = range(-64, 65)
 """Values of constants where a proof for all of them is not found."""
 MOST_CONSTANTS = 2  # the grid is for pairs
+MOST_ALLOWED = 100  # values of the constants that are looked at one by one
 MOST_CASES = 4  # conditions whose cases are told apart
 MOST_NAMES = 12  # choices of sorts that a verdict names
 EFFORT = 20_000_000  # z3's own unit of work for one question; the same on every machine
@@ -61,7 +62,7 @@ def check(obligation: Obligation, effort: int = EFFORT) -> Answer:
         given = [c == v for c, v in case]
         split = [z3.simplify(z3.substitute(part, *case)) for part in wanted] if case else wanted
         result, model = ask([*split, *given], effort)
-        if result == z3.unknown:
+        if result == z3.unknown or (result == z3.sat and obligation.vague):
             return Answer(None)
         if result == z3.sat:
             return Answer(False, _describe(obligation, model))
@@ -101,13 +102,12 @@ def prove(rule: Rule) -> Verdict:
                 fires = fires or ask(obligation.firing)[0] == z3.sat
             except NeverFiresError:
                 continue
-            except NeedsConstantsError as error:
-                answer = Answer(None, str(error))
             if answer.holds is None:
-                why = answer.why or "z3 gives up on all constants at once"
-                answer = _on_grid(rule, typing)
-                status = Status.CONSTANTS if answer.holds else status
-                reasons.append(f"{name}: {why}")
+                answer, every = _by_constants(rule, typing, obligation)
+                if answer.holds and not every:
+                    status = Status.CONSTANTS
+                if not every:
+                    reasons.append(f"{name}: z3 gives up on all constants at once")
             if answer.holds is None:
                 status = Status.UNPROVED
                 break
@@ -147,17 +147,39 @@ def _constants(rule: Rule) -> list[str]:
     return sorted(found)
 
 
-def _on_grid(rule: Rule, typing: Mapping[object, Sort]) -> Answer:
-    """All values of the constants in the grid, one after another."""
+def _by_constants(
+    rule: Rule, typing: Mapping[object, Sort], obligation: Obligation
+) -> tuple[Answer, bool]:
+    """The answer for one value of the constants after another, and whether these are all that the
+    guards allow."""
     names = _constants(rule)
     if not names or len(names) > MOST_CONSTANTS:
-        return Answer(None, f"{len(names)} constants")
-    for values in itertools.product(GRID, repeat=len(names)):
+        return Answer(None, f"{len(names)} constants"), False
+    allowed = _allowed([obligation.captures[name].term for name in names], obligation.firing)
+    for values in allowed or itertools.product(GRID, repeat=len(names)):
         translator = Translator(rule, typing, dict(zip(names, values, strict=True)))
         try:
             answer = check(translator.obligation())
         except NeverFiresError:
             continue
         if not answer.holds:
-            return answer
-    return Answer(True)
+            return answer, allowed is not None
+    return Answer(True), allowed is not None
+
+
+def _allowed(constants: list[Any], firing: list[Any]) -> list[tuple[int, ...]] | None:
+    """All values of integer constants at which a rule fires; None where they are many."""
+    if not all(z3.is_int(constant) for constant in constants):
+        return None
+    solver = z3.Solver()
+    solver.set("rlimit", EFFORT)
+    solver.add(*firing)
+    found: list[tuple[int, ...]] = []
+    while (result := solver.check()) == z3.sat:
+        model = solver.model()
+        values = [model.eval(c, model_completion=True).as_long() for c in constants]
+        found.append(tuple(values))
+        if len(found) > MOST_ALLOWED:
+            return None
+        solver.add(z3.Or(*(c != v for c, v in zip(constants, values, strict=True))))
+    return found if result == z3.unsat else None
