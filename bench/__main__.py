@@ -20,6 +20,7 @@ import sys
 import bench
 
 OWN_OPTIONS = (
+    "accuracy",
     "expressions",
     "fuzz",
     "launch",
@@ -33,7 +34,6 @@ NO_BENCHMARKS = (
     "state_machine",
     "numpy_model",
     "fit_polynomials",
-    "check_accuracy",
 )
 
 

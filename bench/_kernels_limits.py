@@ -21,6 +21,7 @@ _CHAINS = (
     12  # of dependent multiply-adds: what two units of latency 4 or 5 need, and 16 registers hold
 )
 _STEPS = 400_000
+_VECTORS = 8  # read or written in a step
 _TYPES = """
 typedef float v8 __attribute__((vector_size(32)));
 #ifdef __FMA__
@@ -52,21 +53,24 @@ void arithmetic{_ABI} {{
 
 
 def _reading() -> str:
+    sums = range(_VECTORS)
+    start = ", ".join(f"s{j} = {{0}}" for j in sums)
+    step = " ".join(f"s{j} += a[i + {j}];" for j in sums)
     return f"""{_TYPES}
 void reading{_ABI} {{
-  v8 *o = bufs[0]; const v8 *a = bufs[1]; v8 s[8] = {{0}};
-  for (long i = lo; i < hi; i += 8) for (int j = 0; j < 8; j++) s[j] += a[i + j];
-  for (int j = 1; j < 8; j++) s[0] += s[j];
-  o[lo ? 1 : 0] = s[0];
+  v8 *o = bufs[0]; const v8 *a = bufs[1]; v8 {start};
+  for (long i = lo; i < hi; i += {_VECTORS}) {{ {step} }}
+  o[lo ? 1 : 0] = {" + ".join(f"s{j}" for j in sums)};
 }}
 """
 
 
 def _copying(name: str, store: str) -> str:
+    step = " ".join(store.replace("j", str(j)) + ";" for j in range(_VECTORS))
     return f"""{_TYPES}
 void {name}{_ABI} {{
   v8 *o = bufs[0]; const v8 *a = bufs[1];
-  for (long i = lo; i < hi; i += 4) for (int j = 0; j < 4; j++) {store};
+  for (long i = lo; i < hi; i += {_VECTORS}) {{ {step} }}
   __asm__ volatile("" ::: "memory");
 }}
 """
@@ -132,8 +136,8 @@ def _one(plans: Sequence[ExecutionPlan], buffers: list[Buffer], i: int) -> None:
 
 def transfer(reads: int, writes: int, threads: int = 1) -> float:
     """Seconds to read so many bytes and write so many (none, or as many as are read)."""
-    step = 32 * 8 * threads
-    vectors = max(reads // step * step // 32, 8 * threads)
+    step = 32 * _VECTORS * threads
+    vectors = max(reads // step * step // 32, _VECTORS * threads)
     source = _memory(vectors * 32)
     copies = 2 * writes >= reads
     target = _memory(vectors * 32 + 64) if copies else _small()[0]

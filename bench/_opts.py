@@ -112,7 +112,8 @@ def trials(seed: int) -> list[Trial]:
 # What is wrong -----------------------------------------------------------------------------------
 
 _worst: dict[str, tuple[float, float, str]] = {}
-"""By dtype: the largest difference in ulp, as part of the bound, and where."""
+"""By dtype: the largest difference in ulp of the largest number in the buffer (a sum may be far
+smaller than its terms), as part of the bound, and where."""
 
 
 def summary() -> list[str]:
@@ -144,11 +145,12 @@ def _wrong(trial: Trial, dtype: DType, want: Array, have: Array, bound: Array | 
         return np.asarray(~same & ~free)
     with np.errstate(all="ignore"):
         away = np.abs(have.astype(np.float64) - want.astype(np.float64))
-        unit = np.abs(want.astype(np.float64)) * 2 * unit_roundoff(dtype)
         ok = same | (away <= 2 * bound) | ~np.isfinite(bound)
-        counted = np.isfinite(bound) & np.isfinite(away) & (unit > 0)
-    if counted.any():
-        ulp = np.where(counted, away / np.where(unit > 0, unit, 1), 0)
+        size = np.abs(want.astype(np.float64))
+        counted = np.isfinite(bound) & np.isfinite(away) & np.isfinite(size)
+    unit = size[counted].max(initial=0.0) * 2 * unit_roundoff(dtype)
+    if unit > 0:
+        ulp = np.where(counted, away / unit, 0)
         at = int(ulp.argmax())
         if ulp[at] > _worst.get(dtype.name, (0.0, 0.0, ""))[0]:
             part = float(away[at] / (2 * bound[at])) if bound[at] else 0.0
