@@ -358,7 +358,7 @@ def _address(index: UOp, start: int, width: int, values: _Pieces) -> UOp:
     first = values.get(position) + start if start else values.get(position)
     src = [values.get(buffer), first]
     if gate is not None:
-        src.append(values.get(gate))
+        src.append(values.part(gate, start, width))
     return UOp(Ops.INDEX, index.dtype.scalar.vec(width), tuple(src), index.arg)
 
 

@@ -267,7 +267,7 @@ def _expand_store(store: UOp, capability: Capability, axis: int) -> UOp:
     instances = [flat[i : i + size] for i in range(0, len(flat), size)]
     vectors = [parts[1] for parts in instances]
     if lane is not None:
-        vectors = vectorize(vectors, lane)
+        vectors = vectorize(vectors, lane, predicated=capability.predicated_memory)
     ranges = [rng for rng in store.ended_ranges if rng not in bound_ranges(store, *_COPIED)]
     stores = []
     for (index, _, *condition), vector in zip(instances, vectors, strict=True):
@@ -333,7 +333,8 @@ def _expand_reduce(node: UOp, capability: Capability, axis: int) -> UOp:
             values += substitute_open([value], {**outer_values, **inner_values})
     values = simplify_all(values)
     if lane is not None:
-        values = [splat(vector, range_end(lane)) for vector in vectorize(values, lane)]
+        vectors = vectorize(values, lane, predicated=capability.predicated_memory)
+        values = [splat(vector, range_end(lane)) for vector in vectors]
     alu = reduce_alu(op, value)
     per_sum = len(values) // max(1, _count(upcast))
     sums = []

@@ -8,6 +8,7 @@ coefficient of the lane in the index      the read becomes
 1                                         a run of n elements from the index of lane 0 on
 other, uneven, or a gate with the lane    VECTORIZE of n scalar reads, the lane a constant in each
 0 or 1, gate with the lane, run in bounds the read without gate, then a select by the gate
+1, gate with the lane, run out of bounds  where the target has that, n elements gated one by one
 any, index computed from other reads      VECTORIZE of n scalar reads at the elements of the index
 
 A value that already is a vector (an inner lane) never gets a second lane: what is computed from it
@@ -86,24 +87,27 @@ class _Plan(enum.Enum):
     WIDE = enum.auto()  # the same op on vectors
     RUN = enum.auto()  # a read of neighbours, or of one element
     MASKED = enum.auto()  # as RUN, the gate applied afterwards
+    GUARDED = enum.auto()  # as RUN, with a gate for each lane
     GATHER = enum.auto()  # scalar reads at the elements of a vector of indices
     COPIES = enum.auto()  # one copy of the node for each lane
     VECTOR = enum.auto()  # a vector along another lane: only its copies are used
 
 
 _WIDE = GroupOp.ALU | GroupOp.Cast | {Ops.REDUCE, Ops.PRECAST}
+_LOGIC = frozenset({Ops.AND, Ops.OR, Ops.NOT})
 _FILLS = frozenset({Ops.BUFFERIZE, Ops.STORE, Ops.AFTER, Ops.END})
 
 
-def vectorize(roots: Sequence[UOp], lane: UOp) -> list[UOp]:
+def vectorize(roots: Sequence[UOp], lane: UOp, *, predicated: bool = False) -> list[UOp]:
     """Each scalar root as a vector along the RANGE `lane`; one that does not depend on it stays.
 
-    Index expressions must be simplified. Common parts become common parts.
+    Index expressions must be simplified. Common parts become common parts. `predicated` says that
+    the target reads just some lanes of a vector at no cost.
     InvalidGraphError when memory is written inside the lane.
     """
     plans: dict[UOp, _Plan] = {}
     for node in region(roots, lane):
-        plans[node] = _plan(node, lane, plans)
+        plans[node] = _plan(node, lane, plans, predicated)
     needed = _needed(roots, plans)
     order = [node for node in plans if node in needed]
     new = _copies([node for node in order if plans[node] is _Plan.COPIES], lane)
@@ -113,7 +117,7 @@ def vectorize(roots: Sequence[UOp], lane: UOp) -> list[UOp]:
     return [new.get(root, root) for root in roots]
 
 
-def _plan(node: UOp, lane: UOp, plans: dict[UOp, _Plan]) -> _Plan:
+def _plan(node: UOp, lane: UOp, plans: dict[UOp, _Plan], predicated: bool) -> _Plan:
     if node is lane:
         return _Plan.LANE
     if node.op in _FILLS:
@@ -127,11 +131,11 @@ def _plan(node: UOp, lane: UOp, plans: dict[UOp, _Plan]) -> _Plan:
     if any(plans.get(source) is _Plan.VECTOR for source in node.src):
         return _Plan.COPIES
     if node.op is Ops.INDEX:
-        return _plan_read(node, lane)
+        return _plan_read(node, lane, predicated)
     return _Plan.WIDE if node.op in _WIDE else _Plan.COPIES
 
 
-def _plan_read(node: UOp, lane: UOp) -> _Plan:
+def _plan_read(node: UOp, lane: UOp, predicated: bool) -> _Plan:
     buffer, (index,), gate = index_parts(node)
     if lane in buffer.open_ranges:
         return _Plan.COPIES
@@ -143,10 +147,23 @@ def _plan_read(node: UOp, lane: UOp) -> _Plan:
         last = (range_end(lane) - 1) * split[0]
         if size is not None and _within(first, last, size):
             return _Plan.MASKED
+        if predicated and split[0] == 1 and node.dtype.bits >= 32 and _compares(gate, lane):
+            return _Plan.GUARDED
     # A read that differs by lane is done once, as a vector; all else is exact in copies.
     where = [index] if gate is None else [index, gate]
     torn = any(n.op is Ops.INDEX and lane in n.open_ranges for n in toposort(where))
     return _Plan.GATHER if torn else _Plan.COPIES
+
+
+def _compares(gate: UOp, lane: UOp) -> bool:
+    """Does a gate only compare what moves evenly with the lane? Its lanes are cheap then."""
+    for node in region([gate], lane):
+        if node.op in GroupOp.Comparison:
+            if any(affine_split(source, lane) is None for source in node.src):
+                return False
+        elif node.dtype.kind == "b" and node.op not in _LOGIC:
+            return False
+    return True
 
 
 def _within(first: UOp, last: int, size: int) -> bool:
@@ -166,7 +183,7 @@ def _needed(roots: Sequence[UOp], plans: dict[UOp, _Plan]) -> set[UOp]:
         match plans[node]:
             case _Plan.WIDE:
                 used = node.src
-            case _Plan.MASKED:
+            case _Plan.MASKED | _Plan.GUARDED:
                 used = node.src[-1:]
             case _Plan.GATHER:
                 used = node.src[1:]
@@ -203,6 +220,8 @@ def _build(node: UOp, lane: UOp, plan: _Plan, new: dict[UOp, UOp]) -> UOp:
             gate = splat(new[node.src[-1]], count)
             zero = splat(UOp.const(node.dtype, 0), count)
             return UOp(Ops.WHERE, read.dtype, (gate, read, zero))
+        case _Plan.GUARDED:
+            return _run(node, lane, splat(new[node.src[-1]], count))
         case _Plan.GATHER:
             return _gather(node, count, new)
         case _:

@@ -168,19 +168,31 @@ class Values:
 
 
 def _reduce(u: UOp, value: UOp, ranges: tuple[UOp, ...]) -> UOp:
-    """REDUCE over the ranges. sum_r(sum_s(x)) and sum_r(where(v, sum_s(x), 0)) are one sum over r
-    and s."""
+    """REDUCE over the ranges. sum_r(sum_s(x)) is one sum over r and s, and so is
+    sum_r(where(v, sum_s(x), 0)) if s is so short that asking v once for it saves nothing."""
     op: ReduceOp = u.arg[0]
     guards: list[UOp] = []
     inner = value
     while inner.op is Ops.WHERE and inner.src[2].op is Ops.CONST and inner.src[2].arg == 0:
         guards.append(inner.src[0])
         inner = inner.src[1]
-    if op is ReduceOp.ADD and inner.op is Ops.REDUCE and inner.arg is op and inner.dtype is u.dtype:
+    alike = inner.op is Ops.REDUCE and inner.arg is op and inner.dtype is u.dtype
+    if op is ReduceOp.ADD and alike and not (guards and _is_long(inner)):
         value, ranges = inner.src[0], (*ranges, *inner.ended_ranges)
         for guard in reversed(guards):
             value = UOp(Ops.WHERE, value.dtype, (guard, value, _zero_of(value.dtype)))
     return UOp(Ops.REDUCE, u.dtype, (value, *ranges), op)
+
+
+def _is_long(total: UOp) -> bool:
+    """Does a REDUCE add enough terms that one more addition and choice does not show?"""
+    terms = 1
+    for rng in total.ended_ranges:
+        terms *= 1 + (rng.vmax or _LONG_SUM)
+    return terms >= _LONG_SUM
+
+
+_LONG_SUM = 16
 
 
 def _device(u: UOp) -> UOp:

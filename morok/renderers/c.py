@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from morok.dtype import DType, dtypes
 from morok.ir import AxisType, Capability, GroupOp, Ops, UOp
 from morok.renderers import c_helpers as helpers
+from morok.renderers import c_masks as masks
 from morok.renderers.base import (
     FLOAT_STORAGE,
     Context,
@@ -60,6 +61,7 @@ def c_capability(features: frozenset[str]) -> Capability:
         vector_alu=True,
         threads=True,
         local_memory=True,
+        predicated_memory="avx" in features,
         vector_registers=32 if features & {"avx512f", "ARM_NEON"} else 16,
         l1_bytes=32 << 10,
         l2_bytes=512 << 10,
@@ -127,19 +129,24 @@ class CRenderer(CExpressions):
     def _load_lanes(self, ctx: Context, node: UOp, gate: UOp, memory: DType) -> Expr:
         """A vector LOAD whose gate differs by lane."""
         pointer, position = self._place(ctx, node.src[1])
+        alt = node.src[2] if len(node.src) > 2 else node.const_like(0)
+        helper = masks.masked_load(memory, self.features)
+        other = splat_value(alt)
+        if helper is not None and other is not None and str(other.arg) in _ZEROS:
+            address = self.binary("+", Level.ADDITIVE, pointer, position or Expr("0"))
+            return self.call(ctx, helper, address, self.mask(ctx, gate, memory))
         mask = self.named_mask(ctx, gate, memory)
         address = ctx.fresh("a")
         element = self.named(ctx, memory.scalar)
         ctx.emit(f"const {element} *{address} = {pointer.at(Level.ADDITIVE)} + {position};")
-        alt = node.src[2] if len(node.src) > 2 else node.const_like(0)
         lanes = []
         for lane in range(memory.count):
             scalar = splat_value(alt)
             if scalar is not None:
-                other = self.scalar(ctx, scalar).text
+                instead = self.scalar(ctx, scalar).text
             else:
-                other = f"{self.value(ctx, alt).at(Level.ATOM)}[{lane}]"
-            lanes.append(f"{mask}[{lane}] ? {address}[{lane}] : {other}")
+                instead = f"{self.value(ctx, alt).at(Level.ATOM)}[{lane}]"
+            lanes.append(f"{mask}[{lane}] ? {address}[{lane}] : {instead}")
         name = ctx.fresh("x")
         ctx.emit(f"{self.named(ctx, memory)} {name} = {{{', '.join(lanes)}}};")
         if node.dtype.kind != "b":
@@ -279,6 +286,11 @@ class CRenderer(CExpressions):
     ) -> None:
         """A vector STORE whose gate differs by lane."""
         pointer, position = self._place(ctx, index)
+        helper = masks.masked_store(memory, self.features)
+        if helper is not None:
+            place = self.binary("+", Level.ADDITIVE, pointer, position or Expr("0"))
+            ctx.emit(f"{self.call(ctx, helper, place, self.mask(ctx, gate, memory), stored)};")
+            return
         mask = self.named_mask(ctx, gate, memory)
         name, address = ctx.fresh("v"), ctx.fresh("a")
         ctx.emit(f"{self.named(ctx, memory)} {name} = {stored};")
@@ -316,6 +328,8 @@ def _register_class(features: frozenset[str]) -> str | None:
         return "w"
     return "v" if "avx512f" in features else "x" if "sse2" in features else None
 
+
+_ZEROS = ("0", "0.0")  # as a masked load leaves lanes; -0.0 is another value
 
 _STATEMENTS: dict[Ops, Callable[[CRenderer, Context, UOp], None]] = {
     Ops.PARAM: CRenderer._param,
