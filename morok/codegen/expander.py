@@ -364,7 +364,7 @@ def _reduce_lane(node: UOp) -> UOp | None:
 
     A REDUCE inside another statement's UPCAST range leaves the lane to that statement.
     """
-    if any(rng.arg[1] in _COPIED for rng in node.open_ranges):
+    if any(rng.arg[1] is AxisType.UPCAST for rng in node.open_ranges):
         return None
     best, most = None, 0
     reads = reads_of(node.src[:1])

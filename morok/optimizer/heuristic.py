@@ -30,7 +30,7 @@ from morok.optimizer.blocking import block_transposed
 from morok.optimizer.facts import Facts
 from morok.optimizer.opts import Opt, OptOps, replay
 from morok.optimizer.ranges import range_end, reads_of
-from morok.optimizer.rows import accumulate_rows
+from morok.optimizer.rows import accumulate_rows, rows_abreast
 from morok.optimizer.sharing import share_work
 from morok.optimizer.staging import stage_operand
 from morok.optimizer.streaming import choose_streaming
@@ -43,6 +43,8 @@ _SMALL_LOOP = 4  # any reduction axis up to this size is unrolled
 _MAX_UNROLLED = 32
 _LONG_BODY = 150  # operations
 _LONG = 16  # shorter axes get no remainder loop
+_LONG_ROW = 4 << 20  # bytes: read in several places at once
+_ABREAST, _PART = 4, 4096  # places, and elements from one to the next
 
 
 def tune(sink: UOp, capability: Capability) -> UOp:
@@ -111,8 +113,14 @@ def _fit(facts: Facts, wanted: _Wanted) -> None:
 
 def _body(facts: Facts, wanted: _Wanted) -> float:
     """About how many operations on values there are when every loop runs once."""
-    copies = {rng: sum(amount for _, _, amount in steps) for rng, steps in wanted.items()}
-    lanes = {rng: min(n, facts.lanes(rng, wide=True)) for rng, n in copies.items()}
+    copies = {
+        rng: sum(amount for op, _, amount in steps if op in (OptOps.UPCAST, OptOps.UNROLL))
+        for rng, steps in wanted.items()
+    }
+    lanes = {
+        rng: 1 if wanted[rng][-1][0] is OptOps.UNROLL else min(n, facts.lanes(rng, wide=True))
+        for rng, n in copies.items()
+    }
     total = 0.0
     for node in facts.order:
         open_here = [rng for rng in node.open_ranges if rng in copies]
@@ -120,7 +128,7 @@ def _body(facts: Facts, wanted: _Wanted) -> float:
             continue
         times = math.prod(copies[rng] for rng in open_here)
         torn = node in facts.positions and any(
-            facts.stride(node, rng) not in (0, 1) for rng in open_here
+            lanes[rng] > 1 and facts.stride(node, rng) not in (0, 1) for rng in open_here
         )
         total += times if torn else times / max(lanes[rng] for rng in open_here)
     return total
@@ -130,16 +138,16 @@ _Steps = tuple[tuple[OptOps, int, int], ...]  # action, axis number above the ax
 _Wanted = dict[UOp, _Steps]
 
 
-def _chain(end: int, amounts: Sequence[int], above: int = 0) -> _Steps:
+def _chain(end: int, amounts: Sequence[int], above: int = 0, op: OptOps = OptOps.UPCAST) -> _Steps:
     """Actions that cut an axis of `end` iterations into vectors of the first amount, what is left
     over into vectors of the next, and so on. () when it is too short for any."""
     for position, amount in enumerate(amounts):
         if amount < 2 or end < amount:
             continue
-        upcast = (OptOps.UPCAST, above, amount)
+        upcast = (op, above, amount)
         if end % amount == 0:
             return (upcast,)
-        rest = _chain(end % amount, amounts[position + 1 :], above + 1)
+        rest = _chain(end % amount, amounts[position + 1 :], above + 1, op)
         return ((OptOps.TAIL, above, amount), *rest, upcast)
     return ()
 
@@ -202,15 +210,38 @@ def _choose_sum(facts: Facts, node: UOp, wanted: _Wanted) -> None:
     for rng in () if nested else reversed(axes):  # one lane is enough
         strides = [facts.stride(read, rng) for read in reads if rng in read.open_ranges]
         if strides and 2 * strides.count(1) >= len(strides):
-            width = facts.lanes(rng, wide=True)
-            end = range_end(rng)
-            whole = end % width == 0 and end < 4 * _LONG * width
-            several = width * (_multiple(end, width) if whole else 4)
-            steps = _chain(end, [*dict.fromkeys((several, width, width // 2, 4))])
+            steps = _sum_steps(facts, node, rng, wanted)
             if steps:
                 wanted[rng] = steps
                 return
     _several_sums(facts, node, wanted)
+
+
+def _sum_steps(facts: Facts, node: UOp, rng: UOp, wanted: _Wanted) -> _Steps:
+    """The vectors along the axis of a reduction, several rows of it side by side."""
+    width, end = facts.lanes(rng, wide=True), range_end(rng)
+    if _far_apart(facts, node, rng):
+        block, part = _ABREAST * _PART, (OptOps.SPLIT, 1, _PART)
+        cut = ((OptOps.SPLIT, 0, block), part, (OptOps.UPCAST, 1, _ABREAST))
+        main: _Steps = (*cut, (OptOps.UPCAST, 2, 2 * width))
+        rest = end % block
+        return (
+            main if not rest else ((OptOps.TAIL, 0, block), *_chain(rest, (4 * width,), 1), *main)
+        )
+    rows = rows_abreast(facts, node, rng) if end >= 4 * width else []
+    rows = [(axis, count) for axis, count in rows if axis not in wanted]
+    for axis, count in rows:
+        wanted[axis] = _chain(range_end(axis), (count,), op=OptOps.UNROLL)
+    vectors = max(1, min(4, 8 // math.prod(count for _, count in rows)))
+    whole = end % width == 0 and end < 4 * _LONG * width
+    several = width * min(vectors, _multiple(end, width) if whole else 4)
+    return _chain(end, [*dict.fromkeys((several, width, width // 2, 4))])
+
+
+def _far_apart(facts: Facts, node: UOp, rng: UOp) -> bool:
+    """Is a reduction one row so long that it had better be read in several places at once?"""
+    alone = not node.open_ranges and node.ended_ranges == (rng,)
+    return alone and range_end(rng) * node.dtype.itemsize >= _LONG_ROW
 
 
 def _several_sums(facts: Facts, node: UOp, wanted: _Wanted) -> None:

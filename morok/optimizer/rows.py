@@ -1,9 +1,14 @@
-"""Which sums are made in a buffer (ACCUMULATE), so that what they read is read as it lies.
+"""How reductions walk the rows of what they read.
+
+Which sums are made in a buffer (ACCUMULATE), so that what they read is read as it lies:
 
 A reduction that runs across the rows of what it reads, the sum over k of x[k, j] or, for few i, of
 a[i, k] * x[k, j], reads each element of x once. With the lane j outside of k every row gives a few
 cache lines and the next is far away. With k outside, rows are read from end to end, several in one
 pass over the sums.
+
+And how many rows a reduction along them reads side by side: memory gives more when several places
+are read in turn, and what all rows share is read once.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from morok.optimizer.facts import Facts
 from morok.optimizer.opts import Opt, OptOps, apply_opt
 from morok.optimizer.ranges import lane_stride, next_number, range_end, reads_of
 
-__all__ = ["accumulate_rows"]
+__all__ = ["accumulate_rows", "rows_abreast"]
 
 _MAX_ROWS = 8  # more make the operand worth a copy, see `staging`
 _SHORTEST = 64  # lanes; sums along fewer stay in registers
@@ -26,6 +31,7 @@ _LEAST_BYTES = 16 << 10  # read across rows
 _LARGE_BYTES = 8 << 20  # worth two tiles at least, for two cores
 _TOGETHER = (8, 4, 6, 10, 5, 7)  # rows a pass, best first
 _SUMS = 8  # vectors of sums in registers
+_ABREAST = 4  # rows read side by side
 _LONG_TILE = 512  # lanes in a row from which on it hardly matters where a row ends
 
 
@@ -199,3 +205,31 @@ def _bring_inside(kernel: _Kernel, axes: list[UOp], rows: list[UOp]) -> None:
                 order[i], order[i + 1] = inner, outer
                 moved = True
                 break
+
+
+def rows_abreast(facts: Facts, node: UOp, lane: UOp) -> list[tuple[UOp, int]]:
+    """The output axes, and how many of their rows a reduction along the lane walks side by side.
+
+    Few rows that share the operand read most, all of them; then rows of that operand.
+    """
+    axes = [rng for rng in node.open_ranges if rng.op is Ops.RANGE]
+    whole = {rng for store in facts.sink.src for rng in store.ended_ranges}
+    if whole != set(axes) or not all(map(facts.usable, axes)):
+        return []  # something else goes on in these loops
+    reads = [read for read in reads_of(node.src[:1]) if lane in read.open_ranges]
+    most = max(reads, key=facts.trips.__getitem__)
+    shared = [rng for rng in axes if rng not in most.open_ranges]
+    if math.prod(map(range_end, shared)) > _MAX_ROWS:
+        return []
+    found = []
+    left = _SUMS
+    rows = max(shared, key=range_end, default=None)
+    if rows is not None:
+        found.append((rows, range_end(rows)))
+        left //= range_end(rows)
+    own = [rng for rng in axes if rng in most.open_ranges and facts.stride(most, rng)]
+    inner = max(own, key=lambda rng: rng.arg[0], default=None)
+    count = min(left, _ABREAST)
+    if inner is not None and count > 1 and range_end(inner) >= count:
+        found.append((inner, count))
+    return found

@@ -161,3 +161,34 @@ def test_random_shapes(rng: np.random.Generator) -> None:
         sink = apply_opts(kernel.sink, Target(capability(width)))
         check(kernel, sink)
         check(kernel, add_local_buffers(expander(post_opt_symbolic(sink), capability(width))))
+
+
+# ---- rows side by side ---------------------------------------------------------------------------
+
+
+def test_rows_are_read_side_by_side() -> None:
+    assert chosen(kernels.row_reduce(8, 64, ReduceOp.ADD)) == "UPCAST(1, 16); UNROLL(0, 4)"
+    assert chosen(kernels.row_reduce(3, 64, ReduceOp.ADD)) == "UPCAST(1, 32)"
+    odd = "TAIL(1, 16); TAIL(2, 8); UPCAST(2, 8); UPCAST(1, 16); TAIL(0, 4); UNROLL(0, 4)"
+    assert chosen(kernels.row_reduce(9, 203, ReduceOp.ADD)) == odd
+
+
+def test_few_rows_share_the_operand_that_is_read_most() -> None:
+    opts = chosen(kernels.matmul(2, 64, 128, transposed=True))
+    assert opts == "UPCAST(2, 8); UNROLL(1, 4); UNROLL(0, 2)"
+
+
+def test_rows_in_which_more_goes_on_stay_one_by_one() -> None:
+    assert "UNROLL" not in chosen(kernels.softmax(8, 64))
+
+
+def test_one_long_row_is_read_in_several_places() -> None:
+    n = (1 << 20) + 7
+    i = UOp.range(n, 0, AxisType.REDUCE, renumbered=True)
+    x, out = (UOp.param(slot, dtypes.float32.ptr(), size) for slot, size in ((1, n), (0, 1)))
+    store = out.at(0).store(x.at(i).reduce(ReduceOp.ADD, i))
+    sink = UOp(Ops.SINK, dtypes.void, (store,), kernels.KernelInfo())
+    opts = apply_opts(sink, Target(capability(8))).arg.applied_opts
+    assert "; ".join(map(str, opts)) == (
+        "TAIL(0, 16384); SPLIT(0, 16384); SPLIT(1, 4096); UPCAST(1, 4); UPCAST(2, 16)"
+    )
