@@ -237,6 +237,7 @@ def _exponents(x: Array) -> Array:
 
 def _computed(function: Function, arguments: Sequence[Array], dtype: DType) -> Array:
     out = function.ours(*(Tensor(a, dtype=dtype) for a in arguments))
+    out.realize()  # rounded to its dtype
     return (out.float() if dtype is dtypes.bfloat16 else out).numpy()
 
 
