@@ -113,6 +113,10 @@ class Facts:
             for store in self.sink.src
         )
 
+    def is_fill(self, rng: UOp) -> bool:
+        """Some local buffer is filled along this axis."""
+        return any(node.op is Ops.BUFFERIZE and rng in node.ended_ranges for node in self.order)
+
     def _even(self, rng: UOp) -> bool:
         """Of the reads along an axis, counted as often as they happen, half suit vectors."""
         good = total = 0

@@ -42,6 +42,7 @@ _SMALL_TAPS = 7  # reduction axes of a tile up to this size are unrolled
 _SMALL_LOOP = 4  # any reduction axis up to this size is unrolled
 _MAX_UNROLLED = 32
 _LONG_BODY = 150  # operations
+_WHOLE_FILL = 4  # vectors up to which a row of a copy is written without a loop
 _LONG = 16  # shorter axes get no remainder loop
 _LONG_ROW = 4 << 20  # bytes: read in several places at once
 _ABREAST, _PART = 4, 4096  # places, and elements from one to the next
@@ -173,7 +174,10 @@ def _choose_output(facts: Facts, lane: UOp, wanted: _Wanted) -> None:
             # All statements of a lane have the vectors of the one with most rows.
             tiles.append(choose_tile(facts, node, lane, free, width, vectors if tiles else None))
             vectors = tiles[0].vectors
-    steps = _output_steps(end, width, vectors)
+    if facts.is_fill(lane) and not inside and 2 <= end <= _WHOLE_FILL * width:
+        steps: _Steps = ((OptOps.UPCAST, 0, end),)
+    else:
+        steps = _output_steps(end, width, vectors)
     if not steps:
         return
     wanted[lane] = steps

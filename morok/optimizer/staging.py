@@ -8,24 +8,31 @@ outside of i, cut into tiles, the part of B that one tile needs,
 is copied once and read from the nearest caches, neighbour after neighbour, by every row. It pays
 when there are enough rows. B may be strided along j (a transposed matrix) or gated (a padded
 image): the copy is neither, so any such read becomes the matrix product's inner loop.
+
+Where A is strided along k, a step of k needs other cache lines than the one before, more of them
+than the first cache holds or its sets take. The rows of a tile are then copied, too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple
 
 from morok.errors import OptError
 from morok.ir import AxisType, Ops, UOp
+from morok.optimizer.drafts import Draft
 from morok.optimizer.facts import SHORT_LANE, Facts, short_lane
 from morok.optimizer.opts import MAX_LOCAL_BYTES, Opt, OptOps, replay
 from morok.optimizer.ranges import lane_stride, range_end, reads_of
+from morok.optimizer.tiles import Tile, choose_tile, walks_far
 
-__all__ = ["choose_staging", "stage_operand"]
+__all__ = ["stage_operand"]
 
 _MIN_ROWS = 16  # fewer do not pay for the copy
 _VECTORS = 2  # per tile
 _NO_LANE = 4  # iterations below which an axis makes no vectors at all
+_GOOD_PANEL, _LEAST_PANEL = 16, 4  # tiles that share a strip
 
 
 def stage_operand(facts: Facts) -> UOp:
@@ -42,12 +49,9 @@ def stage_operand(facts: Facts) -> UOp:
 
 def _staged(facts: Facts) -> UOp:
     for node in sorted(facts.reduces, key=_work, reverse=True):
-        opts = choose_staging(facts, node)
-        if opts:
-            try:
-                return replay(facts.sink, opts)
-            except OptError:
-                continue
+        staged = stage_reduce(facts, node)
+        if staged is not facts.sink:
+            return staged
     return facts.sink
 
 
@@ -97,8 +101,8 @@ def _work(node: UOp) -> int:
     return math.prod(range_end(rng) for rng in (*node.open_ranges, *node.ended_ranges))
 
 
-def choose_staging(facts: Facts, node: UOp) -> tuple[Opt, ...]:
-    """The actions that stage the operand along the lane of a REDUCE; () where it does not pay.
+def stage_reduce(facts: Facts, node: UOp) -> UOp:
+    """The kernel with the operand along the lane of a REDUCE staged, if that pays.
 
     The lane is the axis that the result is stored along, or where that is short, as in the gradient
     of a convolution's weight, the axis whose copy serves most rows.
@@ -112,10 +116,10 @@ def choose_staging(facts: Facts, node: UOp) -> tuple[Opt, ...]:
             others = [rng for rng in axes if rng not in lanes and range_end(rng) >= SHORT_LANE]
             others.sort(key=lambda rng: _product(facts.rows(node, rng)), reverse=True)
         for lane in (*others, *lanes[:1]):
-            opts = _staging(facts, node, store, lane)
-            if opts:
-                return opts
-    return ()
+            staged = _staging(facts, node, store, lane)
+            if staged is not facts.sink:
+                return staged
+    return facts.sink
 
 
 def _gated(node: UOp) -> bool:
@@ -127,25 +131,28 @@ def _product(axes: Iterable[UOp]) -> int:
     return math.prod(map(range_end, axes))
 
 
-def _staging(facts: Facts, node: UOp, store: UOp, lane: UOp) -> tuple[Opt, ...]:
+def _staging(facts: Facts, node: UOp, store: UOp, lane: UOp) -> UOp:
     axes = store.ended_ranges
     if not all(facts.usable(rng) and rng.arg[1] is AxisType.LOOP for rng in axes):
-        return ()
+        return facts.sink
     rows = [rng for rng in facts.rows(node, lane) if rng in axes]
     if _product(rows) < _MIN_ROWS:
-        return ()
+        return facts.sink
     alike = [
         other
         for other in facts.reduces
         if other is not node and set(rows) <= set(facts.rows(other, lane))
     ]
     for nodes in ([node, *alike], [node]) if alike else ([node],):
-        copied = _copied(facts, nodes, lane)
-        for choice in copied:
-            tile = _tile_width(facts, list(choice), lane, sum(map(_product, choice.values())))
-            if tile:
-                return _opts(choice, lane, rows, axes, tile)
-    return ()
+        for copied in _copied(facts, nodes, lane):
+            plan = _Plan(nodes, copied, lane, rows, axes)
+            width = _tile_width(facts, list(copied), lane, plan.depth)
+            for strips in (_strips(facts, plan, width), None) if width else ():
+                try:
+                    return _carried_out(facts, plan, width, strips)
+                except OptError:
+                    continue
+    return facts.sink
 
 
 def _copied(facts: Facts, nodes: list[UOp], lane: UOp) -> list[dict[UOp, tuple[UOp, ...]]]:
@@ -175,31 +182,112 @@ def _loops(read: UOp, node: UOp, *, parts: bool) -> tuple[UOp, ...]:
     return tuple(rng for rng in loops if rng.arg[1] is AxisType.REDUCE and rng in read.open_ranges)
 
 
-def _opts(
-    copied: dict[UOp, tuple[UOp, ...]],
-    lane: UOp,
-    rows: list[UOp],
-    axes: tuple[UOp, ...],
-    tile: int,
-) -> tuple[Opt, ...]:
-    """Rows inside, the lane cut into tiles, what a tile reads along its named axes copied."""
-    swaps, place = _rows_inside(list(axes), rows, lane)
-    opts = [Opt(OptOps.SWAP, first, second) for first, second in swaps]
-    above = 0  # how far the numbers above the lane's have moved
-    end = range_end(lane)
-    if end % tile:
-        opts.append(Opt(OptOps.TAIL, place, tile))
-        above += 1
-    inner = place
-    if end >= 2 * tile:
-        opts.append(Opt(OptOps.SPLIT, place, tile))
-        above += 1
-        inner = place + 1
-    for read, named in copied.items():
-        numbers = sorted(rng.arg[0].number for rng in named)
-        first, *more = [number + above if number > place else number for number in numbers]
-        opts.append(Opt(OptOps.LOCAL, first, (read.src[0].arg[0], *more, inner)))
-    return tuple(opts)
+class _Plan(NamedTuple):
+    """What is staged for some REDUCEs."""
+
+    nodes: list[UOp]
+    copied: dict[UOp, tuple[UOp, ...]]  # reads along the lane, and the loops they are copied along
+    lane: UOp
+    rows: list[UOp]  # axes that the copies serve
+    axes: tuple[UOp, ...]  # all axes of the STORE
+
+    @property
+    def depth(self) -> int:
+        """Elements that are copied for each lane."""
+        return sum(map(_product, self.copied.values()))
+
+
+class _Strips(NamedTuple):
+    """Operands that go with the rows, copied for the rows of a tile at a time."""
+
+    reads: dict[UOp, tuple[UOp, ...]]  # and the loops they are copied along
+    tile: Tile
+    panel: int  # tiles along the lane that use a strip
+
+
+def _carried_out(facts: Facts, plan: _Plan, width: int, strips: _Strips | None) -> UOp:
+    """Rows inside, the lane cut into tiles, what a tile reads along its named axes copied.
+
+    With strips, several tiles of the lane are copied together and stand inside of the rows:
+
+        for j: copy P[jt, k, jtu]; for i: copy S[k, iu]; for jt: tile of S and P
+    """
+    draft, lane, end = Draft(facts.sink), plan.lane, range_end(plan.lane)
+    for axis in sorted(plan.axes, key=draft.number.__getitem__, reverse=True):
+        if axis in plan.rows:
+            draft.move_inside(axis, set(plan.axes).difference(plan.rows))
+    if end % width:
+        draft.tail(lane, width, "rest")
+    tiles: Hashable = lane
+    inner: Hashable = lane
+    if strips is not None and end // width > strips.panel:
+        tiles = "tiles"
+        draft.split(lane, strips.panel * width, tiles)
+    if end >= 2 * width:
+        inner = "inner"
+        draft.split(tiles, width, inner)
+    if strips is not None:
+        draft.move_inside(tiles, plan.rows)
+    for read, named in plan.copied.items():
+        loops = sorted(named, key=draft.number.__getitem__)
+        if strips is None:
+            draft.local([*loops, inner], read.src[0].arg[0], [])
+            continue
+        fills = [(read, axis) for axis in (tiles, *loops, inner)]
+        draft.local([tiles, *loops, inner], read.src[0].arg[0], fills)
+        if lane_stride(read, lane) == 1:  # whole rows of the panel are read one after another
+            draft.move_inside(fills[0], fills[1:-1])
+    if strips is not None:
+        _cut_strips(draft, strips)
+    return draft.sink
+
+
+def _cut_strips(draft: Draft, strips: _Strips) -> None:
+    row, copies, _ = strips.tile
+    end = range_end(row)
+    parts: list[tuple[Hashable, ...]] = [(row,)]
+    if end % copies:
+        draft.tail(row, copies, "last rows")
+        parts.append(("last rows",) if end % copies > 1 else ())
+    if end >= 2 * copies:
+        draft.split(row, copies, "rows of a tile")
+        parts[0] = ("rows of a tile",)
+    for read, named in strips.reads.items():
+        loops = sorted(named, key=draft.number.__getitem__)
+        for part in parts:
+            draft.local([*loops, *part], read.src[0].arg[0], [])
+
+
+def _strips(facts: Facts, plan: _Plan, width: int) -> _Strips | None:
+    """The strips that pay: of operands that leave the first cache between two tiles of the lane."""
+    lanes = facts.lanes(plan.lane, wide=True)
+    node = plan.nodes[0]
+    tile = choose_tile(facts, node, plan.lane, plan.rows, lanes, max(1, width // lanes))
+    reads = {}
+    for other in plan.nodes:
+        for read in reads_of(other.src[:1]):
+            named = _loops(read, other, parts=False)
+            if plan.lane in read.open_ranges or tile.row not in read.open_ranges or not named:
+                continue
+            if read.src[0].op is Ops.PARAM and walks_far(facts, read, named, tile):
+                reads[read] = named
+    panel = _panel(facts, plan, width)
+    return _Strips(reads, tile, panel) if reads and panel else None
+
+
+def _panel(facts: Facts, plan: _Plan, width: int) -> int:
+    """How many tiles of the lane share a strip; 0 where too few would.
+
+    Their copies are read once for every strip: from the second cache if enough fit there.
+    """
+    tiles = range_end(plan.lane) // width
+    size = plan.depth * width * max(read.dtype.itemsize for read in plan.copied)
+    fitting = [n for n in range(1, tiles + 1) if tiles % n == 0 and n * size <= MAX_LOCAL_BYTES]
+    near = [n for n in fitting if n * size <= facts.capability.l2_bytes or n <= _GOOD_PANEL]
+    panel = max(near, default=0)
+    if panel < _LEAST_PANEL:
+        panel = next((n for n in fitting if n >= _LEAST_PANEL), 0)
+    return panel
 
 
 def _tile_width(facts: Facts, reads: list[UOp], lane: UOp, depth: int) -> int:
@@ -216,19 +304,3 @@ def _tile_width(facts: Facts, reads: list[UOp], lane: UOp, depth: int) -> int:
         if fits and (end % tile == 0 or (end >= 4 * tile and tile > width)):
             return tile
     return width if depth * width * size <= MAX_LOCAL_BYTES else 0
-
-
-def _rows_inside(axes: list[UOp], rows: list[UOp], lane: UOp) -> tuple[list[tuple[int, int]], int]:
-    """SWAPs of neighbours that bring the rows inside all other axes, and the lane's number then."""
-    order = sorted(axes, key=lambda rng: rng.arg[0])
-    numbers = [rng.arg[0].number for rng in order]
-    swaps = []
-    moved = True
-    while moved:
-        moved = False
-        for i in range(len(order) - 1):
-            if order[i] in rows and order[i + 1] not in rows:
-                order[i], order[i + 1] = order[i + 1], order[i]
-                swaps.append((numbers[i], numbers[i + 1]))
-                moved = True
-    return swaps, numbers[order.index(lane)]

@@ -14,7 +14,7 @@ from morok.ir import UOp
 from morok.optimizer.facts import Facts
 from morok.optimizer.ranges import lane_stride, range_end, reads_of
 
-__all__ = ["Tile", "choose_tile", "most_accumulators"]
+__all__ = ["Tile", "choose_tile", "most_accumulators", "walks_far"]
 
 _MAX_ROWS = 8  # rows are streams of memory: the first cache and its prefetchers take so many
 _LATENCY = 10  # multiplications that a core begins until the first one is done, or close to it
@@ -48,7 +48,7 @@ def choose_tile(
     torn = any(lane_stride(read, lane) not in (0, 1) for read in reads)
     vector_cost = width if torn else 1
     amounts = (1, 2, 4) if vectors is None else (vectors,)
-    fitting = [n for n in amounts if range_end(lane) % (width * n) == 0] or [1]
+    fitting = [n for n in amounts if n == vectors or range_end(lane) % (width * n) == 0] or [1]
 
     def cost(copies: int, vectors: int) -> float:
         """Multiplications begun, or waited for, and the reads beside them."""
@@ -72,3 +72,26 @@ def choose_tile(
                     best = (*rank, Tile(rng, copies, amount))
     assert best is not None, "a row and a vector always fit"
     return best[2]
+
+
+_LINE = 64  # bytes
+_WAYS = 8  # lines in a set of the first cache
+
+
+def walks_far(facts: Facts, read: UOp, loops: tuple[UOp, ...], tile: Tile) -> bool:
+    """Whether `loops` lead a read of the rows of a tile through more cache lines than the first
+    cache keeps until it begins anew.
+
+    Lines whose distance is a large power of two share few sets, which hold `_WAYS` lines each.
+    """
+    size = read.dtype.itemsize
+    step = facts.stride(read, max(loops, key=lambda rng: rng.arg[0]))
+    across = facts.stride(read, tile.row)
+    if step is None or across is None or abs(step) * size < _LINE:
+        return False
+    lines = math.prod(map(range_end, loops))
+    if abs(across) * tile.copies * size > _LINE:
+        lines *= tile.copies
+    way = facts.capability.l1_bytes // _WAYS
+    sets = min(way // _LINE, way // math.gcd(way, abs(step) * size))
+    return 2 * lines > _WAYS * sets

@@ -107,7 +107,7 @@ def opts_of(kernel: Kernel, lanes: int = 8) -> str:
     return "; ".join(map(str, sink.arg.applied_opts))
 
 
-PANEL = "SWAP(0, 1); SPLIT(0, 16); LOCAL(3, 2, 1); UPCAST(5, 8); "
+PANEL = "SWAP(0, 1); SPLIT(0, 16); LOCAL(3, 2, 1); UPCAST(5, 16); "
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_tiles_of_32_registers_have_sixteen_accumulators() -> None:
     opts = opts_of(kernels.matmul(512, 512, 512), lanes=16)
     assert (
         opts
-        == "SWAP(0, 1); SPLIT(0, 32); LOCAL(3, 2, 1); UPCAST(5, 8); UPCAST(2, 8); UPCAST(1, 32)"
+        == "SWAP(0, 1); SPLIT(0, 32); LOCAL(3, 2, 1); UPCAST(5, 32); UPCAST(2, 8); UPCAST(1, 32)"
     )
 
 
@@ -139,6 +139,36 @@ def test_rows_left_over_keep_their_values() -> None:
     opts = "SWAP(0, 1); SPLIT(0, 16); LOCAL(3, 2, 1); TAIL(2, 6); UPCAST(3, 2); UPCAST(2, 6)"
     for kernel in (kernels.matmul(20, 32, 5), kernels.matmul(20, 32, 5, epilogue=True)):
         check(kernel, opted(kernel, opts + "; UPCAST(1, 16)"))
+
+
+def left_transposed(m: int, n: int, depth: int) -> Kernel:
+    """out = a.T @ b"""
+    k = Builder(26)
+    i, j, r = k.loop(m), k.loop(n), k.red(depth)
+    out, a, b = k.param(m * n), k.param(depth * m), k.param(depth * n)
+    total = (a.at(r * m + i) * b.at(r * n + j)).reduce(ReduceOp.ADD, r)
+    return k.kernel(out.at(i * n + j).store(total, i, j))
+
+
+def test_rows_that_walk_far_are_copied_too() -> None:
+    """Panels of 16 tiles; for the rows of a tile a strip, for the two left over one of their own"""
+    assert opts_of(left_transposed(512, 512, 512)) == (
+        "SWAP(0, 1); SPLIT(0, 256); SPLIT(1, 16); SWAP(1, 3); LOCAL(3, 2, 4, 2); SWAP(5, 6); "
+        "TAIL(1, 6); SPLIT(1, 6); LOCAL(6, 1, 2); LOCAL(6, 1, 3); "
+        "UPCAST(13, 2); UPCAST(11, 6); UPCAST(9, 16); UPCAST(4, 16); UPCAST(3, 2); UPCAST(2, 6)"
+    )
+
+
+def test_rows_that_stay_in_the_first_cache_are_not() -> None:
+    """Distances of a power of two share few sets of it"""
+    assert opts_of(left_transposed(300, 512, 128)).count("LOCAL") == 1
+    assert opts_of(left_transposed(512, 512, 128)).count("LOCAL") == 3
+
+
+@pytest.mark.parametrize("m", [16, 24, 30, 31, 33])
+@pytest.mark.parametrize("n", [64, 128, 70])
+def test_copied_rows_keep_their_values(m: int, n: int) -> None:
+    chosen(left_transposed(m, n, 300))
 
 
 def test_operand_that_many_rows_read_is_staged() -> None:
