@@ -17,6 +17,7 @@ from morok.optimizer import Opt, OptOps, apply_opt, parse_opts, range_end, reads
 __all__ = ["ARGUMENTS", "Refused", "attempt", "random_opt", "random_opts"]
 
 _AMOUNTS = (2, 3, 4, 5, 7, 8, 16, 32)
+_ROWS = (0, 0, 8, 16, 24)
 _WILD = (0, 1, 2, 6, 9, 13, 64, 1 << 20)
 _LOOPS = (AxisType.LOOP, AxisType.REDUCE)
 
@@ -91,6 +92,12 @@ def _copied(site: Site) -> tuple[int, ...] | None:
     return first, int(read.src[0].arg[0]), *more
 
 
+def _seen(site: Site) -> tuple[int, ...] | None:
+    """As for a copy, and the length of its rows."""
+    numbers = _copied(site)
+    return None if numbers is None else (*numbers[:2], site.rng.choice(_ROWS), *numbers[2:])
+
+
 def _summed(site: Site) -> tuple[int, ...] | None:
     """An axis of a reduction, and some of the axes that it depends on, in any order."""
     sums = [u for u in site.sink.toposort() if u.op is Ops.REDUCE and u.open_ranges]
@@ -116,6 +123,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "MERGE": _two_axes,
     "TAIL": _no_divisor,
     "LOCAL": _copied,
+    "WINDOW": _seen,
     "ACCUMULATE": _summed,
     "STREAM": lambda site: (number(site.axis()),),
     "THREAD": _outer_axis,

@@ -36,6 +36,7 @@ from morok.optimizer import (
     prepare,
     range_end,
     reads_of,
+    short_lane,
     simplify_all,
     substitute_open,
     widen_accumulators,
@@ -289,14 +290,15 @@ def _expand_store(store: UOp, capability: Capability, axis: int) -> UOp:
 
 
 def _store_lane(store: UOp) -> UOp | None:
-    """The UPCAST range of a STORE that becomes vectors: one along which it writes neighbours; else
-    one along which most reads of its reductions are neighbours, whose sums are worth vectors even
-    if they are stored one by one."""
+    """The UPCAST range of a STORE that becomes vectors: one along which it writes neighbours; else,
+    and if that is short, one along which most reads of its reductions are neighbours, whose sums
+    are worth vectors even if they are stored one by one."""
     upcast = bound_ranges(store, AxisType.UPCAST)
-    for rng in upcast:
-        if lane_stride(store.src[0], rng) == 1:
-            return rng
-    return next(iter(lanes_of_sums(store, upcast)), None)
+    written = [rng for rng in upcast if lane_stride(store.src[0], rng) == 1]
+    if written and not short_lane(written[0]):
+        return written[0]
+    sums = [rng for rng in lanes_of_sums(store, upcast) if not (written and short_lane(rng))]
+    return next(iter(sums or written), None)
 
 
 def _elements(

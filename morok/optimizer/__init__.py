@@ -5,6 +5,7 @@ from __future__ import annotations
 from morok import config
 from morok.ir import KernelInfo, Renderer, UOp
 from morok.optimizer.accumulate import accumulates
+from morok.optimizer.facts import short_lane
 from morok.optimizer.heuristic import tune
 from morok.optimizer.opts import (
     MAX_INSTANCES,
@@ -58,6 +59,7 @@ __all__ = [
     "reads_of",
     "rename_ranges",
     "replay",
+    "short_lane",
     "simplify_all",
     "substitute_open",
     "widen_accumulators",

@@ -88,6 +88,10 @@ class Facts:
         split = affine_split(self.positions[read], rng)
         return None if split is None else int(split[0])
 
+    def guarded(self, read: UOp) -> bool:
+        """Is a read asked for only where a condition holds, WHERE(inside, read, …)?"""
+        return any(node.op is Ops.WHERE and read in node.src[1:] for node in self.order)
+
     def output_lanes(self) -> list[UOp]:
         """The axis of each writing statement that becomes its lane, each axis once."""
         found: dict[UOp, None] = {}

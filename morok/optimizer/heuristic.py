@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from morok.errors import OptError
 from morok.ir import AxisType, Capability, Ops, UOp
 from morok.optimizer.blocking import block_transposed
+from morok.optimizer.broadcast import broadcast_windows
 from morok.optimizer.facts import Facts
 from morok.optimizer.opts import Opt, OptOps, replay
 from morok.optimizer.ranges import range_end, reads_of
@@ -51,7 +52,7 @@ _ABREAST, _PART = 4, 4096  # places, and elements from one to the next
 def tune(sink: UOp, capability: Capability) -> UOp:
     """`sink` with the chosen actions applied; one that turns out illegal is left out."""
     facts = Facts(sink, capability)
-    for reorder in (stage_operand, accumulate_rows, block_transposed):
+    for reorder in (broadcast_windows, stage_operand, accumulate_rows, block_transposed):
         changed = reorder(facts)
         if changed is not sink:
             sink, facts = changed, Facts(changed, capability)
@@ -75,7 +76,11 @@ def choose_opts(facts: Facts) -> list[tuple[Opt, ...]]:
     for lane in lanes:
         _choose_output(facts, lane, wanted)
     lanes = [lane for lane in lanes if lane in wanted]  # others were too short
-    tiled = [node for node in facts.reduces if any(lane in node.open_ranges for lane in lanes)]
+    tiled = [
+        node
+        for node in facts.reduces
+        if any(lane in node.open_ranges for lane in lanes) or _has_lanes(node)
+    ]
     taken = {rng for node in tiled for rng in node.ended_ranges}
     for node in facts.reduces:
         if node in tiled or not taken.isdisjoint(node.ended_ranges):
@@ -88,6 +93,11 @@ def choose_opts(facts: Facts) -> list[tuple[Opt, ...]]:
         tuple(Opt(op, rng.arg[0].number + above, amount) for op, above, amount in wanted[rng])
         for rng in axes
     ]
+
+
+def _has_lanes(node: UOp) -> bool:
+    """Is the reduction in a tile already?"""
+    return any(rng.arg[1] is AxisType.UPCAST for rng in node.open_ranges)
 
 
 def _has_loops(facts: Facts, node: UOp) -> bool:

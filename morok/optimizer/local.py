@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from morok._core import consumers, toposort
 from morok.ir import AddrSpace, AxisType, BufferizeOpts, Ops, UOp
 from morok.optimizer.legality import LOOPS, is_slot, loop_axis, require
 from morok.optimizer.ranges import moved_range, next_number, range_end, reads_of, substitute_open
 
-__all__ = ["MAX_LOCAL_BYTES", "local"]
+__all__ = ["MAX_LOCAL_BYTES", "check_size", "local", "named_read", "padded_read"]
 
 MAX_LOCAL_BYTES = 1 << 22
 """Largest copy that LOCAL makes: it is read in order, so that it may come from the third cache."""
 
 
 def local(sink: UOp, axis: int, slot: int, *more: int) -> UOp:
-    named = [loop_axis(sink, number) for number in (axis, *more)]
+    named, read = named_read(sink, slot, (axis, *more))
+    check_size(read, math.prod(map(range_end, named)))
+    copied = padded_read(sink, read)
+    number = next_number(sink)
+    fills = [moved_range(rng, number + i, AxisType.LOOP) for i, rng in enumerate(named)]
+    copy = substitute_open([copied], dict(zip(named, fills, strict=True)))[0]
+    buffer = copy.bufferize(*fills, opts=BufferizeOpts(addrspace=AddrSpace.LOCAL))
+    return sink.substitute({copied: buffer.at(*named)})
+
+
+def named_read(sink: UOp, slot: int, axes: Sequence[int]) -> tuple[list[UOp], UOp]:
+    """The loops with these numbers, and the one read of a buffer that depends on all of them.
+    OptError unless what it reads may be copied."""
+    named = [loop_axis(sink, number) for number in axes]
     require(len(set(named)) == len(named), "an axis is named twice")
     written = [node.src[0].src[0] for node in toposort(sink) if node.op is Ops.STORE]
     require(
@@ -34,20 +48,17 @@ def local(sink: UOp, axis: int, slot: int, *more: int) -> UOp:
         all(rng.arg[1] in LOOPS for rng in read.open_ranges),
         "the read depends on an axis that is no loop any more",
     )
-    size = math.prod(map(range_end, named))
+    return named, read
+
+
+def check_size(read: UOp, size: int) -> None:
     require(
         size * read.dtype.itemsize <= MAX_LOCAL_BYTES,
         f"{size} elements of {read.dtype} are more than {MAX_LOCAL_BYTES} bytes",
     )
-    copied = _padded_read(sink, read)
-    number = next_number(sink)
-    fills = [moved_range(rng, number + i, AxisType.LOOP) for i, rng in enumerate(named)]
-    copy = substitute_open([copied], dict(zip(named, fills, strict=True)))[0]
-    buffer = copy.bufferize(*fills, opts=BufferizeOpts(addrspace=AddrSpace.LOCAL))
-    return sink.substitute({copied: buffer.at(*named)})
 
 
-def _padded_read(sink: UOp, read: UOp) -> UOp:
+def padded_read(sink: UOp, read: UOp) -> UOp:
     """WHERE(inside, read, 0) if that is all the read is for and depends on no other axes: the copy
     holds the zeros too, and whoever reads it asks nothing. Else the read."""
     users = consumers(sink)[read]

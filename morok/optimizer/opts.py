@@ -16,6 +16,8 @@ LOCAL     INDEX(PARAM(slot), f(a, b)) ->                                 any loo
           INDEX(BUFFERIZE(INDEX(PARAM(slot), f(new, new+1)), new, new+1), a, b)
 ACCUMULATE REDUCE(x(r, a, b), r) ->                                      REDUCE
           INDEX(BUFFERIZE(REDUCE(x(new, new+1, new+2), new), new+1, new+2), a, b)
+WINDOW    INDEX(PARAM(slot), f(a*s + b)) ->                              any loops
+          INDEX(BUFFERIZE(INDEX(PARAM(slot), f(new)), new), a*s + b)
 
 An UPCAST or UNROLL range takes the number above all in use, as it never becomes a loop.
 TAIL repeats the STORE for the last k iterations, or adds the REDUCE over them to the first one.
@@ -25,6 +27,8 @@ Zeros around what is read, WHERE(inside, INDEX, 0), are copied too.
 ACCUMULATE(r, a, b, …) keeps the sums for all iterations of the named axes in a buffer of that
 layout, so that the reduction is the outer loop.
 STREAM(a) makes stores along the axis a bypass the caches.
+WINDOW(a, slot, n, b, …) copies likewise, but once what overlapping windows see more than once, in
+rows of n elements or more.
 THREAD comes last: the iterations of its axis are shared out to threads.
 """
 
@@ -43,6 +47,7 @@ from morok.optimizer.actions import merge, split, swap, tail, unroll, upcast
 from morok.optimizer.legality import MAX_INSTANCES, axis_number, ranges_of
 from morok.optimizer.local import MAX_LOCAL_BYTES, local
 from morok.optimizer.streaming import stream
+from morok.optimizer.windows import window
 from morok.optimizer.threads import thread
 
 __all__ = ["MAX_INSTANCES", "MAX_LOCAL_BYTES", "Opt", "OptOps", "apply_opt", "parse_opts", "replay"]
@@ -60,6 +65,7 @@ class OptOps(enum.Enum):
     LOCAL = "LOCAL"
     ACCUMULATE = "ACCUMULATE"
     STREAM = "STREAM"
+    WINDOW = "WINDOW"
     THREAD = "THREAD"
 
     def __str__(self) -> str:
@@ -70,8 +76,8 @@ class OptOps(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Opt:
     """One action: prints and parses as `UPCAST(1, 8)`. `arg` is the amount, SWAP's or MERGE's
-    other axis, LOCAL's slot followed by its other axes, ACCUMULATE's layout, or () where an action
-    takes an axis only.
+    other axis, LOCAL's slot followed by its other axes, WINDOW's by a length and these,
+    ACCUMULATE's layout, or () where an action takes an axis only.
     """
 
     op: OptOps
@@ -159,5 +165,6 @@ _ACTIONS = {
     OptOps.LOCAL: _Action(local, None),
     OptOps.ACCUMULATE: _Action(accumulate, None),
     OptOps.STREAM: _Action(stream, 1),
+    OptOps.WINDOW: _Action(window, None),
     OptOps.THREAD: _Action(thread, 1),
 }

@@ -133,8 +133,8 @@ class CRenderer(CExpressions):
         helper = masks.masked_load(memory, self.features)
         other = splat_value(alt)
         if helper is not None and other is not None and str(other.arg) in _ZEROS:
-            address = self.binary("+", Level.ADDITIVE, pointer, position or Expr("0"))
-            return self.call(ctx, helper, address, self.mask(ctx, gate, memory))
+            place = self.binary("+", Level.ADDITIVE, pointer, position or Expr("0"))
+            return self.call(ctx, helper, place, self.mask(ctx, gate, memory))
         mask = self.named_mask(ctx, gate, memory)
         address = ctx.fresh("a")
         element = self.named(ctx, memory.scalar)
@@ -168,7 +168,8 @@ class CRenderer(CExpressions):
 
     def named_value(self, ctx: Context, node: UOp, name: str) -> None:
         """Keeps a vector that is read once and used often in its register: gcc would rather read it
-        again with every multiplication."""
+        again with every multiplication. And a step of a sum in its place: gcc would rather take all
+        steps of one sum together."""
         size = ctx.held[node].itemsize if node.op is Ops.LOAD else 0
         often = size >= 16 and ctx.uses.get(node, 0) > 1 and ctx.depth > 1
         if often and not is_register(node.src[0]) and self.register_class is not None:

@@ -43,7 +43,8 @@ def masked_load(dtype: DType, features: frozenset[str]) -> Helper | None:
     if count == 1:
         body = f"  return ({value}){load}((const {floats} *)p, ({bits})m);"
     else:
-        body = f"""  union {{ {value} all; {mask} mask; {bits} bits[2]; {floats} half[2]; }} u = {{.mask = m}};
+        union = f"union {{ {value} all; {mask} mask; {bits} bits[2]; {floats} half[2]; }}"
+        body = f"""  {union} u = {{.mask = m}};
   u.half[0] = {load}((const {floats} *)p, u.bits[0]);
   u.half[1] = {load}((const {floats} *)p + 1, u.bits[1]);
   return u.all;"""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from morok._core import toposort
@@ -170,6 +172,29 @@ def test_gate_with_the_lane_is_a_gate_a_lane_when_the_run_may_leave_the_buffer()
     result = expanded(kernels.padded(13, 2, 1), "UPCAST(0, 8)")
     assert all(node.dtype.count == 1 for node in nodes(result, Ops.INDEX) if node.arg)
     assert not nodes(result, Ops.WHERE)
+
+
+def test_gate_with_the_lane_is_a_mask_where_the_target_has_them() -> None:
+    kernel = kernels.padded(13, 2, 1)
+    target = replace(capability(8), predicated_memory=True)
+    result = expander(post_opt_symbolic(opted(kernel, "UPCAST(0, 8)")), target)
+    check(kernel, result)
+    gated = nodes(result, Ops.INDEX, lambda node: bool(node.arg))
+    assert gated
+    assert all(node.dtype.count == node.src[-1].dtype.count == 8 for node in gated)
+
+
+def test_gate_with_the_lane_below_a_remainder_is_a_gate_a_lane() -> None:
+    """Lanes of remainders are no cheaper than conditions"""
+    k = Builder()
+    i = k.loop(16)
+    out, x = k.param(16), k.param(14)
+    at = i + -1
+    kernel = k.kernel(out.at(i).store(x.at(at, gate=(at >= 0) & (at < 14) & (at % 3 < 2)), i))
+    target = replace(capability(8), predicated_memory=True)
+    result = expander(post_opt_symbolic(opted(kernel, "UPCAST(0, 8)")), target)
+    check(kernel, result)
+    assert all(node.dtype.count == 1 for node in nodes(result, Ops.INDEX) if node.arg)
 
 
 def test_lanes_that_share_an_element_share_the_read() -> None:

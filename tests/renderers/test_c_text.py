@@ -15,7 +15,7 @@ from morok.codegen import (
     scratch_bytes,
     variable_names,
 )
-from morok.dtype import AddrSpace, DType, dtypes
+from morok.dtype import AddrSpace, DType, dtypes, to_numpy
 from morok.errors import InvalidGraphError
 from morok.ir import AxisId, AxisType, KernelInfo, Ops, UOp
 from morok.renderers import CRenderer
@@ -168,6 +168,29 @@ def test_gates_that_differ_by_lane() -> None:
     data = np.arange(8, dtype=np.float32)
     got = launch(kernel, program, [np.full(8, -1, np.float32), data], {})[0]
     assert got.tolist() == [10, 2, 10, 4, 10, 6, -1, -1]
+
+
+@pytest.mark.parametrize("dtype", [F32, dtypes.float64, I32, dtypes.uint64, dtypes.int8])
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
+@pytest.mark.parametrize("features", [(), AVX2.features, {*AVX2.features, "avx512f"}])
+def test_lanes_beyond_a_buffer_are_not_touched(
+    dtype: DType, lanes: int, features: frozenset[str]
+) -> None:
+    """Also with vectors that the processor here has in two parts"""
+    numbers = UOp.vconst(I32, range(lanes))
+    inside = numbers < lanes - 1
+    zero = UOp.vconst(dtype, [0] * lanes)
+    read = at(param(1, lanes - 1, dtype), 0, lanes, gate=inside).load(zero)
+    store = at(param(0, lanes - 1, dtype), 0, lanes, gate=inside).store(read + read)
+    program = get_program(UOp(Ops.SINK, dtypes.void, (store,)), CRenderer(features))
+    named = "masked_load" in source(program)
+    assert named == ("avx" in features and dtype.bits > 8 and dtype.itemsize * lanes >= 16)
+    if not set(features) <= renderer().features | {"avx512f"}:
+        return
+    (kernel,) = build([program])
+    data = np.arange(lanes - 1).astype(to_numpy(dtype))
+    got = launch(kernel, program, [np.zeros_like(data), data], {})[0]
+    assert (got == 2 * data).all()
 
 
 def test_masks_of_different_width_meet() -> None:
