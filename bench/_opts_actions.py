@@ -127,6 +127,9 @@ ARGUMENTS: dict[str, Arguments] = {
     "ACCUMULATE": _summed,
     "STREAM": lambda site: (number(site.axis()),),
     "THREAD": _outer_axis,
+    "GROUP": _divisor,
+    "GROUPTOP": _divisor,
+    "NOLOCALS": lambda site: (),
 }
 """How the arguments of each action are made, by its name."""
 
@@ -141,7 +144,7 @@ def random_opt(sink: UOp, rng: random.Random) -> Opt | None:
     numbers = ARGUMENTS.get(op.name, _any_amount)(site)
     if numbers is None:
         return None
-    if rng.random() < 0.1:  # something that hardly ever fits
+    if numbers and rng.random() < 0.1:  # something that hardly ever fits
         spoilt = list(numbers)
         spoilt[rng.randrange(len(spoilt))] = rng.choice((*_WILD, len(found)))
         numbers = tuple(spoilt)

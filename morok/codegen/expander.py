@@ -18,6 +18,7 @@ from functools import reduce as fold
 
 from morok._core import affine_split, rebuild, region, toposort
 from morok.codegen.expansion import lower_barriers, lower_tiles, lower_unrolls
+from morok.codegen.groups import lower_groups
 from morok.codegen.lanes import across_lanes, element, reduce_alu, splat, vectorize
 from morok.codegen.small_floats import SMALL_FLOATS
 from morok.dtype import AddrSpace, dtypes
@@ -141,13 +142,15 @@ def expander(sink: UOp, capability: Capability) -> UOp:
 
     Before: simplified kernel; UPCAST and UNROLL ranges are bound by STORE, REDUCE or BUFFERIZE.
     After: no such range, no UNROLL and no CONTRACT; values along the lane of a statement are
-    vectors no wider than the target's; a vector read or STORE is an INDEX of vector dtype at the
+    vectors no wider than the target's; GROUP_REDUCE ranges are loops that fill a local buffer; a
+    vector read or STORE is an INDEX of vector dtype at the
     index of its first element; a BUFFERIZE that was filled or read along such a range is a
     DEFINE_LOCAL.
 
     InvalidGraphError when a buffer is filled inside such a range, or nothing binds one.
     """
     sink = lower_tiles(lower_unrolls(lower_barriers(sink, capability)), capability)
+    sink = lower_groups(sink)
     if not _copied_ranges(sink):
         return sink
     sink = add_local_buffers(widen_accumulators(sink), only=_widened_buffers(sink))

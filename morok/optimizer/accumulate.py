@@ -16,7 +16,7 @@ import math
 
 from morok._core import toposort
 from morok.ir import AddrSpace, AxisType, BufferizeOpts, Ops, UOp
-from morok.optimizer.legality import LOOPS, loop_axis, require
+from morok.optimizer.legality import LOOPS, check_locals_wanted, loop_axis, require
 from morok.optimizer.local import MAX_LOCAL_BYTES
 from morok.optimizer.ranges import moved_range, next_number, range_end, substitute_open
 
@@ -29,6 +29,7 @@ def accumulate(sink: UOp, axis: int, *layout: int) -> UOp:
     for all REDUCEs over `axis`, r, that depend on a and b, the axes of `layout`; their other axes
     are renumbered too, in their order. The reduction is the outer loop.
     """
+    check_locals_wanted(sink)
     reduced = loop_axis(sink, axis)
     require(reduced.arg[1] is AxisType.REDUCE, f"axis {axis} is no reduction")
     named = [loop_axis(sink, number) for number in layout]

@@ -6,7 +6,7 @@ import math
 
 from morok._core import toposort
 from morok.errors import OptError
-from morok.ir import AxisType, Ops, UOp
+from morok.ir import AxisType, KernelInfo, Ops, UOp
 from morok.optimizer.ranges import (
     has_known_end,
     moved_range,
@@ -22,6 +22,7 @@ __all__ = [
     "check_divides",
     "check_independent",
     "check_instances",
+    "check_locals_wanted",
     "is_slot",
     "loop_axis",
     "make_room",
@@ -66,9 +67,18 @@ def binders_of(sink: UOp, rng: UOp) -> list[UOp]:
 def check_independent(sink: UOp, rng: UOp) -> None:
     """The iterations of `rng` may run side by side: no buffer is filled inside the loop."""
     for node in toposort(sink):
+        if node.op is Ops.REDUCE and rng in node.open_ranges:
+            grouped = any(other.arg[1] is AxisType.GROUP_REDUCE for other in node.ended_ranges)
+            require(not grouped, f"partial sums are kept inside axis {axis_number(rng)}")
         if node.op in (Ops.BUFFERIZE, Ops.AFTER) and rng in node.open_ranges:
             what = "a local buffer" if node.op is Ops.BUFFERIZE else "an ordered write"
             raise OptError(f"{what} is filled inside axis {axis_number(rng)}")
+
+
+def check_locals_wanted(sink: UOp) -> None:
+    """The kernel may have local buffers."""
+    unwanted = isinstance(sink.arg, KernelInfo) and sink.arg.dont_use_locals
+    require(not unwanted, "the kernel is to have no local buffers")
 
 
 def check_divides(rng: UOp, amount: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from morok._core import consumers, toposort
 from morok.ir import AddrSpace, AxisType, BufferizeOpts, Ops, UOp
-from morok.optimizer.legality import LOOPS, is_slot, loop_axis, require
+from morok.optimizer.legality import LOOPS, check_locals_wanted, is_slot, loop_axis, require
 from morok.optimizer.ranges import moved_range, next_number, range_end, reads_of, substitute_open
 
 __all__ = ["MAX_LOCAL_BYTES", "check_size", "local", "named_read", "padded_read"]
@@ -30,6 +30,7 @@ def local(sink: UOp, axis: int, slot: int, *more: int) -> UOp:
 def named_read(sink: UOp, slot: int, axes: Sequence[int]) -> tuple[list[UOp], UOp]:
     """The loops with these numbers, and the one read of a buffer that depends on all of them.
     OptError unless what it reads may be copied."""
+    check_locals_wanted(sink)
     named = [loop_axis(sink, number) for number in axes]
     require(len(set(named)) == len(named), "an axis is named twice")
     written = [node.src[0].src[0] for node in toposort(sink) if node.op is Ops.STORE]

@@ -12,6 +12,8 @@ SWAP      R(a, …), R(b, …) -> R(b, …), R(a, …)                          
 MERGE     R(a, n), R(b, m) -> R(b, n*m) // m, R(b, n*m) % m              two of the output
 TAIL      R(a, n*m+k) -> R(a, n*m), and R(a+1, k) + n*m beside it        output or REDUCE
 THREAD    R(a, n, LOOP) -> R(a, n, THREAD)                               outermost output
+GROUP     R(a, n*m) -> R(a, n)*m + R(new, m, GROUP_REDUCE)               REDUCE
+GROUPTOP  R(a, m*n) -> R(a, m, GROUP_REDUCE)*n + R(a+1, n)               REDUCE
 LOCAL     INDEX(PARAM(slot), f(a, b)) ->                                 any loops
           INDEX(BUFFERIZE(INDEX(PARAM(slot), f(new, new+1)), new, new+1), a, b)
 ACCUMULATE REDUCE(x(r, a, b), r) ->                                      REDUCE
@@ -29,6 +31,7 @@ layout, so that the reduction is the outer loop.
 STREAM(a) makes stores along the axis a bypass the caches.
 WINDOW(a, slot, n, b, …) copies likewise, but once what overlapping windows see more than once, in
 rows of n elements or more.
+GROUP and GROUPTOP keep partial sums in a local buffer; NOLOCALS() refuses later local buffers.
 THREAD comes last: the iterations of its axis are shared out to threads.
 """
 
@@ -44,6 +47,7 @@ from morok.errors import OptError
 from morok.ir import KernelInfo, Ops, UOp, register_record
 from morok.optimizer.accumulate import accumulate
 from morok.optimizer.actions import merge, split, swap, tail, unroll, upcast
+from morok.optimizer.groups import group, group_top, no_locals
 from morok.optimizer.legality import MAX_INSTANCES, axis_number, ranges_of
 from morok.optimizer.local import MAX_LOCAL_BYTES, local
 from morok.optimizer.streaming import stream
@@ -67,6 +71,9 @@ class OptOps(enum.Enum):
     STREAM = "STREAM"
     WINDOW = "WINDOW"
     THREAD = "THREAD"
+    GROUP = "GROUP"
+    GROUPTOP = "GROUPTOP"
+    NOLOCALS = "NOLOCALS"
 
     def __str__(self) -> str:
         return self.name
@@ -81,19 +88,21 @@ class Opt:
     """
 
     op: OptOps
-    axis: int
+    axis: int = 0
     arg: int | tuple[int, ...] = ()
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """Everything in the brackets."""
+        if _ACTIONS[self.op].numbers == 0:
+            return ()
         return (self.axis, *self.arg) if isinstance(self.arg, tuple) else (self.axis, self.arg)
 
     def __str__(self) -> str:
         return f"{self.op}({', '.join(map(str, self.numbers))})"
 
 
-_OPT = re.compile(r"([A-Z]+)\(\s*(\d+(?:\s*,\s*\d+)*)\s*\)")
+_OPT = re.compile(r"([A-Z]+)\(\s*((?:\d+(?:\s*,\s*\d+)*)?)\s*\)")
 
 
 def parse_opts(text: str) -> tuple[Opt, ...]:
@@ -108,10 +117,10 @@ def parse_opts(text: str) -> tuple[Opt, ...]:
         if op is None or match is None:
             known = ", ".join(OptOps.__members__)
             raise OptError(f"{part!r} is no action: expected NAME(axis, amount), NAME of {known}")
-        axis, *more = map(int, match[2].split(","))
-        _check_count(op, 1 + len(more), part)
-        count = _ACTIONS[op].numbers
-        opts.append(Opt(op, axis, more[0] if count == 2 else tuple(more)))
+        numbers = tuple(map(int, match[2].split(","))) if match[2] else ()
+        _check_count(op, len(numbers), part)
+        arg = numbers[1] if _ACTIONS[op].numbers == 2 else numbers[1:]
+        opts.append(Opt(op, numbers[0] if numbers else 0, arg))
     return tuple(opts)
 
 
@@ -167,4 +176,7 @@ _ACTIONS = {
     OptOps.STREAM: _Action(stream, 1),
     OptOps.WINDOW: _Action(window, None),
     OptOps.THREAD: _Action(thread, 1),
+    OptOps.GROUP: _Action(group),
+    OptOps.GROUPTOP: _Action(group_top),
+    OptOps.NOLOCALS: _Action(no_locals, 0),
 }
