@@ -1,9 +1,10 @@
 """`python -m bench expressions [--count N] [--seed S]`: random expressions, simplified.
 
-Index expressions over loops, ints, bools and floats over loaded values, and left sides of rules.
-Every one has to come to rest, and simplifying again has to change nothing; one in ten is computed
-before and after, on every value of its loops or on the corners of its dtypes. Rules that never
-fired are listed: others may say all that they do.
+Index expressions over loops, those of tiled views, ints, bools and floats over loaded values, and
+left sides of rules. Every one has to come to rest, and simplifying again has to change nothing; one
+in ten is computed before and after, on every value of its loops or on the corners of its dtypes,
+and what a view reads is compared with NumPy's. Rules that never fired are listed: others may say
+all that they do.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench._evaluation import assert_equal, environment
+from bench._evaluation import assert_equal, environment, evaluate
 from bench._expressions import condition, expression, index_domain, index_expression
 from bench._instances import attempts, is_elementwise
+from bench._tilings import tiled_view
 from morok._core import rule_stats
 from morok.dtype import dtypes
 from morok.ir import UOp
@@ -31,19 +33,30 @@ CHECKED = 10  # one in so many is computed, before and after
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An expression and values of what it is made of."""
+    """An expression and values of what it is made of; of a view, the positions that it reads."""
 
     before: UOp
     given: Mapping[UOp, np.ndarray]
+    positions: np.ndarray | None = None
+
+    def check(self, after: UOp, seed: int) -> None:
+        """AssertionError where `after` is not the same number, or not the right one."""
+        assert_equal(self.before, after, self.given, f"seed {seed}")
+        if self.positions is not None:
+            read = np.broadcast_to(evaluate(after, self.given).data, self.positions.shape)
+            if not (read == self.positions).all():
+                raise AssertionError(f"seed {seed}: the view is another:\n{after.tree()}")
 
 
 def example(seed: int) -> Example:
     """An expression over loops or over loaded values, or of the form of a rule's left side."""
     rng = random.Random(seed)
     kind = rng.random()
-    if kind < 0.3 and (before := _instance(rng)) is not None:
+    if kind < 0.25 and (before := _instance(rng)) is not None:
         return Example(before, environment(before, np.random.default_rng(seed)))
-    if kind < 0.65:
+    if kind < 0.4:
+        return Example(*tiled_view(rng))
+    if kind < 0.7:
         domain = index_domain(rng)
         make = index_expression if rng.random() < 0.8 else condition
         return Example(make(rng, list(domain), rng.randrange(2, 6)), domain)
@@ -63,7 +76,7 @@ def check(examples: Mapping[int, Example]) -> dict[int, str]:
     for seed, one in examples.items():
         after = one.before.simplify()
         try:
-            assert_equal(one.before, after, one.given)
+            one.check(after, seed)
         except AssertionError as error:
             wrong[seed] = str(error)
         if after.simplify() is not after:
@@ -80,7 +93,7 @@ def come_to_rest(first: int, count: int) -> int:
         if after.simplify() is not after:
             raise AssertionError(f"seed {seed}: simplified again it changes:\n{after.tree()}")
         if seed % CHECKED == 0:
-            assert_equal(one.before, after, one.given, f"seed {seed}")
+            one.check(after, seed)
             checked += 1
     return checked
 

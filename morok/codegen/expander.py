@@ -479,7 +479,15 @@ def _position(pointer: UOp, position: UOp) -> UOp:
 
 
 def _flattened(old: UOp, new: UOp) -> UOp:
-    """The INDEX of a BUFFERIZE -> one of the memory that took its place."""
+    """The INDEX of a BUFFERIZE -> one of the memory that took its place.
+
+        INDEX(BUFFERIZE(x, i, j), a, b)  ->  INDEX(DEFINE_LOCAL, a*J + b)
+
+    Of the field guide's `pm_linearize_multi_index` this is all that is left: parameters are flat
+    from the moment that rangeify reads them, only BUFFERIZE has several dims, and its ranges, which
+    say how long they are, are gone with it. So it is done here, not by a set of rules before the
+    renderer, and the verifier sees to it that no INDEX of several positions comes later.
+    """
     _, indices, gate = index_parts(new)
     position = UOp.const(dtypes.index, 0)
     for rng, index in zip(old.src[0].ended_ranges, indices, strict=True):

@@ -16,8 +16,6 @@ boolean = RuleSet("boolean")
 # fmt: off
 boolean.table([
     ("and_true",        x & True,                       x),
-    ("and_false",       _ & False,                      False),
-    ("or_true",         _ | True,                       True),
     ("or_false",        x | False,                      x),
     ("xor_true",        x ^ True,                       ~x),
     ("xor_false",       x ^ False,                      x),
@@ -27,7 +25,6 @@ boolean.table([
     ("max_is_or",       x.maximum(y),                   x | y),
     ("min_is_and",      x.minimum(y),                   x & y),
     ("xor_not",         x ^ ~y,                         ~(x ^ y)),
-    ("xor_not_both",    ~x ^ ~y,                        x ^ y),
 ], dtype="b")
 
 boolean.table([

@@ -13,7 +13,6 @@ from typing import Final
 from morok.ir import Const, Ops, RuleSet, Var, node
 
 x, y = Var("x"), Var("y")
-_ = Var("_")
 c = Const("c")
 
 divmod_ = RuleSet("divmod")
@@ -39,9 +38,7 @@ divmod_.table([
     ("recombine_trunc", node(Ops.IDIV, x, c) * c + node(Ops.MOD, x, c), x, c.ne(0)),
     ("remainder_trunc", x - node(Ops.IDIV, x, c) * c,   node(Ops.MOD, x, c), c.ne(0)),
     ("floordiv_minus_one", x // -1,                     -x),
-    ("floormod_minus_one", _ % -1,                      0),
     ("idiv_minus_one",  node(Ops.IDIV, x, -1),          -x),
-    ("mod_minus_one",   node(Ops.MOD, _, -1),           0),
     ("mod_idempotent",  (x % c) % c,                    x % c),
 ], dtype="iu")
 

@@ -93,7 +93,6 @@ identity.table([
 identity.table([
     ("abs_unsigned",    absolute(x),                    x),
     ("and_ones",        x & c,                          x,      c.eq(highest(x))),
-    ("or_ones",         x | c,                          c,      c.eq(highest(x))),
     ("xor_ones",        x ^ c,                          ~x,     c.eq(highest(x))),
 ], dtype="u")
 

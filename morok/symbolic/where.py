@@ -14,8 +14,6 @@ where = RuleSet("where")
 
 # fmt: off
 where.table([
-    ("true",            node(Ops.WHERE, True, x, _),    x),
-    ("false",           node(Ops.WHERE, False, _, y),   y),
     ("same_arms",       _.where(x, x),                  x),
     ("yes_same",        p.where(p.where(x, _), z),      p.where(x, z)),
     ("no_same",         p.where(x, p.where(_, z)),      p.where(x, z)),

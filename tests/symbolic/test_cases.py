@@ -1,4 +1,4 @@
-"""Small cases from users' reports, and expressions that the stages of the pipeline produce."""
+"""Small cases that went wrong somewhere, and expressions that the stages produce."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def simplified(node: UOp, *loops: UOp) -> UOp:
     return after
 
 
-def test_case_1_division_then_remainder() -> None:
+def test_division_then_remainder() -> None:
     i = loop(20)
     after = simplified((i % 20) // 2 * 2 % 4, i)
     assert after is not (i % 4).simplify()
@@ -40,13 +40,13 @@ def test_case_1_division_then_remainder() -> None:
     assert list(values) == [(v % 20) // 2 * 2 % 4 for v in range(20)]
 
 
-def test_case_2_floor_division_by_minus_two() -> None:
+def test_floor_division_by_minus_two() -> None:
     a = loop(8)
     assert list(evaluate(simplified(a // -2, a), grid(a)).data) == [0, -1, -1, -2, -2, -3, -3, -4]
 
 
 @pytest.mark.parametrize("divisor", [d for d in range(-7, 8) if d])
-def test_case_2_sweep(divisor: int) -> None:
+def test_sweep(divisor: int) -> None:
     x = UOp.define_var("x", -6, 6)
     given = {x: np.arange(-6, 7)}
     for c, k in itertools.product(range(-9, 10), repeat=2):
@@ -60,7 +60,7 @@ def test_case_2_sweep(divisor: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.int32, dtypes.int64], ids=lambda d: d.name)
-def test_case_3_division_and_shifts_of_ints(dtype: object) -> None:
+def test_division_and_shifts_of_ints(dtype: object) -> None:
     for value, divisor in itertools.product(range(-9, 10), (2, 4, 8)):
         x = UOp.const(dtype, value)
         assert (x // divisor).simplify().arg == value // divisor
@@ -70,7 +70,7 @@ def test_case_3_division_and_shifts_of_ints(dtype: object) -> None:
         assert (x << x.dtype.bits).simplify().arg == 0
 
 
-def test_case_4_bounds_near_two_to_62() -> None:
+def test_bounds_near_two_to_62() -> None:
     x = UOp.define_var("x", 0, 2**62)
     for node in ((x * 4) // 4, (x * 3) % 2, x * 2 < 5, (x * 8 + x * 8) // 16):
         after = node.simplify()
@@ -94,7 +94,7 @@ def assert_exact(before: UOp, x: UOp, value: int, after: UOp) -> None:
     assert exact(before) == exact(after)
 
 
-def test_case_23_exact_multiples() -> None:
+def test_exact_multiples() -> None:
     def folded(op: Ops, a: int, b: int) -> int:
         node = UOp.const(dtypes.int32, a).alu(op, UOp.const(dtypes.int32, b)).simplify()
         return int(node.arg)
@@ -110,18 +110,18 @@ def test_case_23_exact_multiples() -> None:
 @pytest.mark.parametrize(
     ("a", "b", "expected"), [(2_000_000_000, 2_000_000_000, -294967296), (1, 2**31 - 1, -(2**31))]
 )
-def test_case_24_int32_wraps_when_folded(a: int, b: int, expected: int) -> None:
+def test_int32_wraps_when_folded(a: int, b: int, expected: int) -> None:
     x = UOp.const(dtypes.int32, a)
     assert ((x + 0) + b).simplify().arg == expected
     runs = evaluate((loaded(dtypes.int32, 0) + a) + b, {loaded(dtypes.int32, 0): np.zeros(1, "i4")})
     assert int(runs.data[0]) == expected
 
 
-def test_case_24_shift_into_the_sign() -> None:
+def test_shift_into_the_sign() -> None:
     assert (UOp.const(dtypes.int32, 1) << 31).simplify().arg == -(2**31)
 
 
-def test_case_25_nan_survives() -> None:
+def test_nan_survives() -> None:
     x = loaded(dtypes.float32, 0)
     for node in (x * 0.0, x - x, x / x, x + 0.0, x.eq(x), x.ne(x)):
         assert node.simplify() is node
@@ -130,7 +130,7 @@ def test_case_25_nan_survives() -> None:
         assert np.isnan(node.simplify().arg)
 
 
-def test_case_20_float32_too_large_for_float16() -> None:
+def test_float32_too_large_for_float16() -> None:
     assert UOp.const(dtypes.float32, 65536.0).cast(dtypes.float16).simplify().arg == float("inf")
 
 
@@ -142,7 +142,7 @@ def test_case_20_float32_too_large_for_float16() -> None:
         (float("inf"), dtypes.int8, 127), (-float("inf"), dtypes.uint8, 0),
     ],
 )  # fmt: skip
-def test_case_21_casts_folded(value: float, dtype: object, expected: int) -> None:
+def test_casts_folded(value: float, dtype: object, expected: int) -> None:
     assert UOp.const(dtypes.float64, value).cast(dtype).simplify().arg == expected
 
 

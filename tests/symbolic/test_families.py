@@ -11,7 +11,7 @@ import pytest
 
 from bench._evaluation import assert_equal, environment, loaded
 from morok.dtype import DType, dtypes
-from morok.ir import AxisType, Ops, RuleSet, UOp, graph_rewrite
+from morok.ir import AxisType, Ops, ReduceOp, RuleSet, Trace, UOp, graph_rewrite
 from morok.symbolic import negations, reciprocals, shifts, sym, symbolic
 
 X = dtypes.index
@@ -117,6 +117,43 @@ def test_examples_of_the_guide(before: UOp, after: UOp) -> None:
 def test_the_named_sets() -> None:
     assert len(symbolic) >= 100
     assert {rule.name for rule in symbolic} < {rule.name for rule in sym}
+
+
+U64 = loaded(dtypes.uint64, 5)
+BYTE, OTHER = loaded(dtypes.uint8, 6), loaded(dtypes.uint8, 7)
+SMALL = loaded(dtypes.int8, 8)
+
+
+@pytest.mark.parametrize(
+    ("rule", "before", "after"),
+    [
+        ("chains.shr_shr_out", (U64 >> 40) >> 40, UOp.const(dtypes.uint64, 0)),
+        ("cast.through_float", SMALL.cast(dtypes.float32).cast(dtypes.float64),
+         SMALL.cast(dtypes.float64)),
+        ("compare.lt_widened_unsigned", BYTE.cast(dtypes.uint32) < OTHER.cast(dtypes.uint32),
+         BYTE < OTHER),
+        ("compare.ge_widened_unsigned", BYTE.cast(dtypes.uint32) >= OTHER.cast(dtypes.uint32),
+         BYTE >= OTHER),
+        ("compare.eq_widened_unsigned", BYTE.cast(dtypes.uint64).eq(OTHER.cast(dtypes.uint64)),
+         BYTE.eq(OTHER)),
+        ("compare.ne_widened_unsigned", BYTE.cast(dtypes.uint64).ne(OTHER.cast(dtypes.uint64)),
+         BYTE.ne(OTHER)),
+        ("where.le_const", P.where(UOp.const(dtypes.float32, 1.0), 2.0) <= 1.5, P),
+        ("where.gt_const", P.where(UOp.const(dtypes.float32, 1.0), 2.0) > 1.5, ~P),
+        ("where.gt_by_const", UOp.const(dtypes.float32, 1.5) > P.where(
+            UOp.const(dtypes.float32, 1.0), 2.0), P),
+        ("divmod.div_by_node", (H * N * 4 + N * 2) // (N * 6), (H * 2 + 1) // 3),
+        ("divmod.mod_by_node", (H * 4 + J * 2) % (N * 2), (H * 2 + J) % N * 2),
+        ("loops.reduce_nothing", UOp(Ops.REDUCE, dtypes.int32, (A,), ReduceOp.ADD), A),
+        ("loops.after_nothing", UOp(Ops.AFTER, dtypes.int32, (A,)), A),
+        ("vector.vectorize_of_one", UOp(Ops.VECTORIZE, dtypes.int32, (A,)), A),
+        ("vector.cat_of_one", UOp(Ops.CAT, dtypes.int32, (A,)), A),
+    ],
+)  # fmt: skip
+def test_rules_that_random_expressions_seldom_meet(rule: str, before: UOp, after: UOp) -> None:
+    with Trace() as trace:
+        assert graph_rewrite(before, RuleSet("seen") + symbolic) is after.simplify()
+    assert rule in {step.rule for rewrite in trace.rewrites for step in rewrite.steps}
 
 
 # Late rules --------------------------------------------------------------------------------------
