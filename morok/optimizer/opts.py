@@ -51,8 +51,8 @@ from morok.optimizer.groups import group, group_top, no_locals
 from morok.optimizer.legality import MAX_INSTANCES, axis_number, ranges_of
 from morok.optimizer.local import MAX_LOCAL_BYTES, local
 from morok.optimizer.streaming import stream
-from morok.optimizer.windows import window
 from morok.optimizer.threads import thread
+from morok.optimizer.windows import window
 
 __all__ = ["MAX_INSTANCES", "MAX_LOCAL_BYTES", "Opt", "OptOps", "apply_opt", "parse_opts", "replay"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from morok._core import toposort
 from morok.errors import OptError
 from morok.ir import AxisType, Capability, KernelInfo, Ops, UOp
 from morok.optimizer.legality import axis_number
@@ -22,12 +23,15 @@ _FLOPS_PER_NS = 20.0
 _BYTES_PER_NS = 10.0
 _WORTH_NS = 50_000.0
 _SHORT = 8  # iterations: fewer are not shared out evenly
-_REST = 8  # what one thread alone does must be less than this part of the work
+_REST = 8  # what one thread alone does, and what all do again, must be less than this part
+_CALLS = 16  # about how often a kernel is called that has many iterations
+_FILLED_PER_NS = 2.0  # elements copied to local buffers
 
 
 def share_work(sink: UOp, capability: Capability) -> UOp:
     """The kernel with a THREAD axis, if it has enough to do and its iterations are independent."""
-    if not capability.threads or not _is_worth_it(sink):
+    worth = _nanoseconds(sink)
+    if not capability.threads or worth < _WORTH_NS:
         return sink
     stores = sorted((s for s in sink.src if s.op is Ops.STORE), key=_trips, reverse=True)
     if not stores:
@@ -36,7 +40,8 @@ def share_work(sink: UOp, capability: Capability) -> UOp:
     if not loops:
         return sink
     rest = sum(_trips(store) for store in stores if loops[0] not in store.ended_ranges)
-    if rest * _REST > _trips(stores[0]):
+    again = _filled_outside(sink) * min(range_end(loops[0]), _CALLS) / _FILLED_PER_NS
+    if rest * _REST > _trips(stores[0]) or again * _REST > worth:
         return sink
     first = Opt(OptOps.THREAD, axis_number(loops[0]))
     choices: list[tuple[Opt, ...]] = [(first,)]
@@ -51,12 +56,21 @@ def share_work(sink: UOp, capability: Capability) -> UOp:
     return sink
 
 
-def _is_worth_it(sink: UOp) -> bool:
+def _nanoseconds(sink: UOp) -> float:
+    """About how long one thread takes; 0 for a kernel of which nothing is known."""
     cost = sink.arg.estimates if isinstance(sink.arg, KernelInfo) else None
     if cost is None:
-        return False
-    moved = cost.bytes_read + cost.bytes_written
-    return bool(cost.flops / _FLOPS_PER_NS + moved / _BYTES_PER_NS >= _WORTH_NS)
+        return 0.0
+    return cost.flops / _FLOPS_PER_NS + cost.bytes_moved / _BYTES_PER_NS
+
+
+def _filled_outside(sink: UOp) -> int:
+    """Steps that fill the local buffers that stand outside of all loops: every call takes them."""
+    return sum(
+        math.prod(range_end(rng) for rng in toposort(node) if rng.op is Ops.RANGE)
+        for node in toposort(sink)
+        if node.op is Ops.BUFFERIZE and not node.open_ranges
+    )
 
 
 def _loops(store: UOp) -> list[UOp]:

@@ -3,8 +3,9 @@
     for i: out[i] = …   ->   for i from lo to hi: out[i] = …
 
 The launcher calls the kernel for parts of 0 … n, in any order and at the same time, so no iteration
-may see what another one writes, and what the loop needs from before it would be computed once a
-call. STOREs without that axis (what a TAIL left over) are for the call that has the first part.
+may see what another one writes. A local buffer outside of the loop is filled in every call, each
+thread having its own; a sum would be formed so often too, and is refused. STOREs without that axis
+(what a TAIL left over) are for the call that has the first part.
 """
 
 from __future__ import annotations
@@ -41,11 +42,9 @@ def thread(sink: UOp, axis: int) -> UOp:
 
 
 def _check_outside(store: UOp, rng: UOp) -> None:
-    """Nothing that takes a loop of its own is done before the loop starts."""
-    for node in toposort(store):
-        if node.op in (Ops.BUFFERIZE, Ops.REDUCE) and rng not in node.open_ranges:
-            what = "a local buffer is filled" if node.op is Ops.BUFFERIZE else "a sum is formed"
-            require(False, f"{what} outside axis {axis_number(rng)}, by every thread again")
+    """No sum is formed before the loop starts."""
+    sums = [node for node in toposort(store) if node.op is Ops.REDUCE and not node.open_ranges]
+    require(not sums, f"a sum is formed outside axis {axis_number(rng)}, by every thread again")
 
 
 def _check_memory(sink: UOp, order: list[UOp], rng: UOp) -> None:

@@ -45,6 +45,8 @@ def thread_axes(sink: UOp) -> list[int]:
         (kernels.softmax(11, 16), "THREAD(0)"),
         (kernels.conv(3, 4, 6, 3), "THREAD(0)"),
         (kernels.in_place(40), "UPCAST(0, 8); THREAD(0)"),
+        (kernels.matmul(8, 16, 12), "LOCAL(2, 2, 1); THREAD(0)"),
+        (kernels.staged(6, 8), "THREAD(0)"),
     ],
 )
 def test_threads_change_no_bit(kernel: Kernel, opts: str) -> None:
@@ -73,11 +75,10 @@ def test_a_tail_in_place_is_done_once() -> None:
         (kernels.elementwise(3, 16), "THREAD(0); THREAD(1)", "has a THREAD axis already"),
         (kernels.elementwise(4, 16), "THREAD(0); SPLIT(0, 2)", "axis 0 is Thread, not a loop"),
         (
-            kernels.matmul(8, 16, 12),
-            "LOCAL(2, 2, 1); THREAD(0)",
-            "a local buffer is filled outside axis 0",
+            kernels.broadcast_sum(1, 16, 8),
+            "THREAD(1)",
+            "a sum is formed outside axis 1, by every thread again",
         ),
-        (kernels.staged(6, 8), "THREAD(0)", "a local buffer is filled outside axis 0"),
     ],
 )
 def test_what_is_refused(kernel: Kernel, opts: str, reason: str) -> None:
