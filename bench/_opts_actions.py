@@ -122,6 +122,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "SWAP": _two_axes,
     "MERGE": _two_axes,
     "TAIL": _no_divisor,
+    "PADTO": _no_divisor,
     "LOCAL": _copied,
     "WINDOW": _seen,
     "ACCUMULATE": _summed,

@@ -270,17 +270,21 @@ def _expand_store(store: UOp, capability: Capability, axis: int) -> UOp:
     size = len(parts)
     instances = [flat[i : i + size] for i in range(0, len(flat), size)]
     vectors = [parts[1] for parts in instances]
+    masks = [parts[2:] for parts in instances]
     if lane is not None:
-        vectors = vectorize(vectors, lane, predicated=capability.predicated_memory)
+        roots = [*vectors, *(mask for parts in masks for mask in parts)]
+        wide = vectorize(roots, lane, predicated=capability.predicated_memory)
+        vectors = wide[: len(vectors)]
+        masks = [[mask] for mask in wide[len(vectors) :]] or masks
     ranges = [rng for rng in store.ended_ranges if rng not in bound_ranges(store, *_COPIED)]
     stores = []
-    for (index, _, *condition), vector in zip(instances, vectors, strict=True):
+    for (index, _, *condition), vector, mask in zip(instances, vectors, masks, strict=True):
         targets = [(index, vector, condition)]
         dtype = address.dtype
         split = None if lane is None else affine_split(index, lane)
         if lane is not None and split is not None and split[0] == 1:
             dtype = dtype.vec(range_end(lane))
-            targets = [(split[1], splat(vector, range_end(lane)), condition)]
+            targets = [(split[1], splat(vector, range_end(lane)), mask)]
         elif lane is not None:
             targets = _elements(index, vector, condition, lane)
         for place, stored, gates in targets:
@@ -297,7 +301,9 @@ def _store_lane(store: UOp) -> UOp | None:
     and if that is short, one along which most reads of its reductions are neighbours, whose sums
     are worth vectors even if they are stored one by one."""
     upcast = bound_ranges(store, AxisType.UPCAST)
-    written = [rng for rng in upcast if lane_stride(store.src[0], rng) == 1]
+    buffer, indices, _ = index_parts(store.src[0])
+    plain = UOp(Ops.INDEX, store.src[0].dtype, (buffer, *indices), False)
+    written = [rng for rng in upcast if lane_stride(plain, rng) == 1]
     if written and not short_lane(written[0]):
         return written[0]
     sums = [rng for rng in lanes_of_sums(store, upcast) if not (written and short_lane(rng))]

@@ -14,6 +14,7 @@ TAIL      R(a, n*m+k) -> R(a, n*m), and R(a+1, k) + n*m beside it        output 
 THREAD    R(a, n, LOOP) -> R(a, n, THREAD)                               outermost output
 GROUP     R(a, n*m) -> R(a, n)*m + R(new, m, GROUP_REDUCE)               REDUCE
 GROUPTOP  R(a, m*n) -> R(a, m, GROUP_REDUCE)*n + R(a+1, n)               REDUCE
+PADTO     R(a, n) -> R(a, n rounded up to a multiple of m), gated R < n  output or REDUCE
 LOCAL     INDEX(PARAM(slot), f(a, b)) ->                                 any loops
           INDEX(BUFFERIZE(INDEX(PARAM(slot), f(new, new+1)), new, new+1), a, b)
 ACCUMULATE REDUCE(x(r, a, b), r) ->                                      REDUCE
@@ -22,6 +23,7 @@ WINDOW    INDEX(PARAM(slot), f(a*s + b)) ->                              any loo
           INDEX(BUFFERIZE(INDEX(PARAM(slot), f(new)), new), a*s + b)
 
 An UPCAST or UNROLL range takes the number above all in use, as it never becomes a loop.
+PADTO reads and writes nothing beyond the end; a REDUCE takes the identity there.
 TAIL repeats the STORE for the last k iterations, or adds the REDUCE over them to the first one.
 LOCAL(a, slot, b, …) copies what one read of a buffer sees along the named axes to memory near the
 core; it is filled in the innermost of the read's other loops, its layout is the order of the names.
@@ -50,6 +52,7 @@ from morok.optimizer.actions import merge, split, swap, tail, unroll, upcast
 from morok.optimizer.groups import group, group_top, no_locals
 from morok.optimizer.legality import MAX_INSTANCES, axis_number, ranges_of
 from morok.optimizer.local import MAX_LOCAL_BYTES, local
+from morok.optimizer.padding import padto
 from morok.optimizer.streaming import stream
 from morok.optimizer.threads import thread
 from morok.optimizer.windows import window
@@ -66,6 +69,7 @@ class OptOps(enum.Enum):
     SWAP = "SWAP"
     MERGE = "MERGE"
     TAIL = "TAIL"
+    PADTO = "PADTO"
     LOCAL = "LOCAL"
     ACCUMULATE = "ACCUMULATE"
     STREAM = "STREAM"
@@ -171,6 +175,7 @@ _ACTIONS = {
     OptOps.SWAP: _Action(swap),
     OptOps.MERGE: _Action(merge),
     OptOps.TAIL: _Action(tail),
+    OptOps.PADTO: _Action(padto),
     OptOps.LOCAL: _Action(local, None),
     OptOps.ACCUMULATE: _Action(accumulate, None),
     OptOps.STREAM: _Action(stream, 1),

@@ -150,6 +150,39 @@ def test_tail_of_a_largest_value() -> None:
     assert len(nodes(sink, Ops.REDUCE)) == 1
 
 
+def test_padto_gates_reads_and_the_store() -> None:
+    sink = applied(kernels.elementwise(2, 13), "PADTO(1, 8)")
+    assert axes(sink) == [(0, 2, "Loop"), (1, 16, "Loop")]
+    assert all(index.arg for index in nodes(sink, Ops.INDEX))
+
+
+def test_padto_leaves_what_does_not_know_the_axis() -> None:
+    sink = applied(kernels.matmul(5, 13, 7), "PADTO(1, 8); UPCAST(1, 8)")
+    plain = [index.src[0].arg[0] for index in nodes(sink, Ops.INDEX) if not index.arg]
+    assert plain == [1]
+
+
+@pytest.mark.parametrize("op", [ReduceOp.ADD, ReduceOp.MAX, ReduceOp.MUL])
+def test_padto_of_a_reduction_takes_the_identity(op: ReduceOp) -> None:
+    for text in ("PADTO(1, 8)", "PADTO(1, 8); UPCAST(1, 8)", "PADTO(1, 16); UNROLL(1, 4)"):
+        applied(kernels.row_reduce(3, 21, op), text)
+
+
+@pytest.mark.parametrize(
+    "opts",
+    [
+        "SWAP(0, 1); PADTO(0, 8); LOCAL(2, 2, 0); UPCAST(4, 8); UPCAST(0, 8)",
+        "PADTO(0, 4); UPCAST(0, 4); PADTO(1, 8); UPCAST(1, 8); PADTO(2, 4); UNROLL(2, 4)",
+        "TAIL(1, 8); PADTO(2, 4); UPCAST(2, 4); UPCAST(1, 8)",
+    ],
+)
+def test_padto_with_other_actions(opts: str) -> None:
+    for kernel in (kernels.matmul(7, 15, 11), kernels.matmul(7, 15, 11, epilogue=True)):
+        sink = applied(kernel, opts)
+        for lanes in (4, 8, 16):
+            check(kernel, expander(post_opt_symbolic(sink), capability(lanes)))
+
+
 def test_actions_reach_every_statement_of_an_axis() -> None:
     sink = applied(kernels.two_sums(2, 40), "UPCAST(1, 8)")
     assert all(len(node.ended_ranges) == 2 for node in nodes(sink, Ops.REDUCE))
@@ -212,6 +245,9 @@ def test_local_leaves_reads_by_other_axes_alone() -> None:
         ("MERGE(0, 2)", "not loops of the same"),
         ("TAIL(1, 8)", "nothing is left over"),
         ("TAIL(1, 17)", "no part of"),
+        ("PADTO(1, 8)", "a multiple of 8 already"),
+        ("PADTO(1, 1)", "changes nothing"),
+        ("PADTO(1, 35)", "would do nothing"),
         ("UPCAST(1, 8); UPCAST(3, 2)", "not a loop"),
         ("LOCAL(2, 0, 1)", "writes the buffer"),
         ("LOCAL(2, 1, 1)", "0 reads of slot 1"),
@@ -244,6 +280,11 @@ def test_refused_where_iterations_depend_on_each_other() -> None:
 def test_tail_of_a_fill_is_refused() -> None:
     with pytest.raises(OptError, match="fills a local buffer"):
         opted(kernels.staged(8, 15), "TAIL(3, 4)")
+
+
+def test_padto_of_a_fill_is_refused() -> None:
+    with pytest.raises(OptError, match="fills a local buffer"):
+        opted(kernels.staged(8, 15), "PADTO(3, 4)")
 
 
 def test_swap_of_loops_of_different_statements_is_refused() -> None:
