@@ -39,7 +39,7 @@ def test_padded_image_is_copied_with_its_zeros_and_broadcast() -> None:
     text = chosen(kernels.conv(8, 16, 8, 3))
     assert text == (
         "LOCAL(3, 2, 4, 5, 0); WINDOW(3, 1, 16, 4, 5, 1, 2); UPCAST(0, 16); UPCAST(2, 4); "
-        "UPCAST(12, 8)"
+        "UPCAST(12, 16)"
     )
 
 
