@@ -12,11 +12,13 @@ Only arithmetic moves into the branch: it cannot fail, so that the values are th
 
 from __future__ import annotations
 
+from functools import reduce as fold
+
 from morok._core import toposort
 from morok.dtype import AddrSpace, dtypes
 from morok.ir import Capability, GroupOp, Ops, UOp
 
-__all__ = ["PURE", "branch_around", "inside_branches"]
+__all__ = ["PURE", "branch_around", "inside_branches", "skip_sums"]
 
 LEAST_OPS = 48
 """Fewer ops than this cost less than the branch."""
@@ -25,6 +27,82 @@ PURE = frozenset(
     {*GroupOp.ALU, Ops.CAST, Ops.BITCAST, Ops.VECTORIZE, Ops.GEP, Ops.CAT, Ops.INDEX, Ops.AFTER}
 )
 """Ops that may stand behind a branch: they touch no memory."""
+
+
+def skip_sums(sink: UOp) -> UOp:
+    """Goal: a sum that conditions leave out is not computed.
+
+    Before: WHERE(c, sum, 0), the sum a register that a loop updates, which runs whatever c says.
+    After, where nothing else needs what the loop computes and c is one for all lanes, the loop has
+    no iteration unless c holds:
+
+        RANGE(end)  ->  RANGE(WHERE(c, end, 0))
+
+    Sums side by side share the loop: it runs if the condition of one of them holds.
+    """
+    if not sink.has(Ops.WHERE) or not sink.has(Ops.END):
+        return sink
+    order = toposort(sink)
+    users: dict[UOp, list[UOp]] = {node: [] for node in order}
+    for node in order:
+        for source in node.src:
+            users[source].append(node)
+    skipped: dict[UOp, UOp] = {}
+    for node in order:
+        if node.op is not Ops.END or not _only_sums(node):
+            continue
+        needed = _needed(node, users)
+        if needed is not None and needed.open_ranges:
+            rng = node.src[1]
+            end = needed.where(rng.src[0], UOp.const(rng.src[0].dtype, 0))
+            skipped[rng] = UOp(Ops.RANGE, rng.dtype, (end, *rng.src[1:]), rng.arg)
+    return sink.substitute(skipped) if skipped else sink
+
+
+def _only_sums(end: UOp) -> bool:
+    """Does a loop write nothing but registers?"""
+    stack = [end.src[0]]
+    while stack:
+        node = stack.pop()
+        if node.op is Ops.GROUP:
+            stack += node.src
+        elif node.op is Ops.END:
+            stack.append(node.src[0])
+        elif node.op is not Ops.STORE or node.src[0].src[0].dtype.addrspace is not AddrSpace.REG:
+            return False
+    return True
+
+
+def _needed(end: UOp, users: dict[UOp, list[UOp]]) -> UOp | None:
+    """The condition under which something that a loop computes is chosen; None if it may always."""
+    conditions: dict[UOp, None] = {}
+    stack = list(users[end])
+    seen: dict[UOp, None] = {}
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen[node] = None
+        if node.op is Ops.AFTER or node.op is Ops.INDEX:
+            stack += users[node]
+        elif node.op is Ops.LOAD and users[node]:
+            for user in users[node]:
+                chosen = user.op is Ops.WHERE and node is user.src[1] and node is not user.src[2]
+                condition = _scalar(user.src[0]) if chosen else None
+                if condition is None or condition.has(Ops.LOAD):
+                    return None
+                conditions[condition] = None
+        else:
+            return None
+    return fold(lambda a, b: a | b, conditions) if conditions else None
+
+
+def _scalar(condition: UOp) -> UOp | None:
+    """What a condition is for all lanes alike."""
+    if condition.dtype.count == 1:
+        return condition
+    same = condition.op is Ops.VECTORIZE and len(set(condition.src)) == 1
+    return condition.src[0] if same else None
 
 
 def branch_around(sink: UOp, capability: Capability) -> UOp:

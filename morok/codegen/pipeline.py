@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from morok import config
 from morok._core import toposort
-from morok.codegen.branches import branch_around
+from morok.codegen.branches import branch_around, skip_sums
 from morok.codegen.decompositions import decompose
 from morok.codegen.devectorizer import add_loads, devectorize, remove_reduce
 from morok.codegen.expander import add_local_buffers, expander, post_opt_symbolic
@@ -55,8 +55,9 @@ def _decompose(sink: UOp, renderer: Renderer) -> UOp:
 
 
 def _linearize(sink: UOp, renderer: Renderer) -> UOp:
-    """Stage 21, after branches around rare arms, whose IFs exist in graphs only in between."""
-    return linearize(branch_around(sink, renderer.capability))
+    """Stage 21, after branches around rare arms and loops around sums that are left out, whose IFs
+    and ends exist in graphs only in between."""
+    return linearize(branch_around(skip_sums(sink), renderer.capability))
 
 
 _EXPANDED = frozenset({Ops.UNROLL, Ops.CONTRACT})

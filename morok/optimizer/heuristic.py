@@ -197,10 +197,10 @@ def _choose_output(facts: Facts, lane: UOp, wanted: _Wanted) -> None:
             wanted[tile.row] = _chain(range_end(tile.row), (tile.copies, rest))
     copies = max((tile.copies for tile in tiles), default=1)
     for node in inside:
-        if any(rows.values()):
-            _unroll_small(facts, node, wanted, _SMALL_TAPS, copies * vectors)
-        else:
+        if not any(rows.values()):
             _several_sums(facts, node, wanted)
+        elif not _has_loops(facts, node):
+            _unroll_small(facts, node, wanted, _SMALL_TAPS, copies * vectors)
 
 
 def _output_steps(end: int, width: int, vectors: int) -> _Steps:

@@ -81,14 +81,18 @@ def merge_short_lane(facts: Facts) -> Opt | None:
 
 
 def _are_taps(facts: Facts, read: UOp, lane: UOp) -> bool:
-    """Does a sum walk further along the neighbours that a read has along the lane?"""
+    """Does a sum walk further, in steps short of a whole lane, along the neighbours that a read has
+    along the lane?"""
     step = facts.stride(read, lane)
-    return step not in (None, 0) and any(
-        rng.arg[1] is AxisType.REDUCE
-        and range_end(rng) > range_end(lane)
-        and facts.stride(read, rng) == step
+    if not step:
+        return False
+    longer = [
+        rng
         for rng in read.open_ranges
-    )
+        if rng.arg[1] is AxisType.REDUCE and range_end(rng) > range_end(lane)
+    ]
+    strides = [facts.stride(read, rng) or 0 for rng in longer]
+    return any(n % step == 0 and 0 < abs(n) < abs(step) * range_end(lane) for n in strides)
 
 
 def _goes_on(index: UOp, outer: UOp, lane: UOp) -> bool:

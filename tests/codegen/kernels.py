@@ -171,6 +171,20 @@ def framed_conv(channels: int, outs: int, size: int) -> Kernel:
     return k.kernel(out.at((o * size + y) * size + x).store(value, o, y, x))
 
 
+def folded(size: int, taps: int, channels: int, outs: int) -> Kernel:
+    """The gradient of a convolution's source, one row: sums that the border leaves out"""
+    k = Builder(13)
+    total = size + taps - 1
+    o, x = k.loop(outs), k.loop(total)
+    q, c = k.red(taps), k.red(channels)
+    out = k.param(outs * total)
+    slope, weight = k.param(channels * size), k.param(channels * outs * taps)
+    inside = (x >= q) & (x < q + size)
+    term = slope.at(c * size + x - q, gate=inside) * weight.at((c * outs + o) * taps + q)
+    value = inside.where(term.reduce(ReduceOp.ADD, c), 0.0).reduce(ReduceOp.ADD, q)
+    return k.kernel(out.at(o * total + x).store(value, o, x))
+
+
 def padded(n: int, before: int, after: int) -> Kernel:
     """out = x with zeros around it, plus one"""
     k = Builder(9)
@@ -352,6 +366,8 @@ CASES: dict[str, Callable[[], Kernel]] = {
     "matmul staged 16x20x9": lambda: matmul(16, 20, 9, transposed=True),
     "conv 2 4 8 3": lambda: conv(2, 4, 8, 3),
     "conv 1 3 7 3": lambda: conv(1, 3, 7, 3),
+    "folded 6 3 4 8": lambda: folded(6, 3, 4, 8),
+    "folded 5 4 3 3": lambda: folded(5, 4, 3, 3),
     "padded 13": lambda: padded(13, 2, 1),
     "padded 16": lambda: padded(16, 8, 8),
     "lower triangle 16": lambda: lower_triangle(16),
