@@ -29,7 +29,7 @@ def test_every_action_is_tried_and_some_are_refused() -> None:
     applied, refused = set(), set()
     for make in CASES.values():
         sink = prepare(make().sink)
-        for _ in range(12):
+        for _ in range(20):
             opt = random_opt(sink, rng)
             if opt is None:
                 continue
