@@ -10,7 +10,7 @@ from morok.dtype import dtypes
 from morok.errors import ShapeError
 from morok.tensor.base import fail
 from morok.tensor.composed import Rule, composed
-from morok.tensor.gradient import sigmoid_slope, tanh_slope
+from morok.tensor.gradient import log1p_slope, sigmoid_slope, tanh_slope
 from morok.tensor.reduce import Reduce
 
 # tanh near zero, from the Cephes mathematical library (S. Moshier, tanhf.c and tanh.c): an odd
@@ -134,7 +134,7 @@ class Activation(Reduce):
         (`approximate="tanh"`) by their tanh formula."""
         x = self._floating()
         if approximate == "none":
-            return x * ((x * math.sqrt(0.5)).erf() + 1.0) * 0.5
+            return x * ((x * math.sqrt(0.5)).erf() * 0.5 + 0.5)
         if approximate != "tanh":
             fail(ShapeError, f"gelu: approximate is 'none' or 'tanh', not {approximate!r}")
         # 0.5 (1 + tanh(y)) is sigmoid(2 y)
@@ -144,8 +144,17 @@ class Activation(Reduce):
         """log(1 + e**(beta x)) / beta"""
         x = self._floating() * beta if beta != 1 else self._floating()
         below = x < 0
-        rest = (below.where(x, -x).exp() + 1.0).log()
+        rest = below.where(x, -x).exp()._log1p()
         return (below.where(0.0, x) + rest) / beta if beta != 1 else below.where(0.0, x) + rest
+
+    def _log1p(self) -> Self:
+        """log(1 + u) for u >= 0, to full relative accuracy near 0: what the sum 1 + u rounds away is
+        made up for (D. Goldberg, What Every Computer Scientist Should Know About Floating-Point
+        Arithmetic, theorem 4)."""
+        total = self + 1.0
+        lost = total == 1
+        away = lost.where(1.0, total - 1.0)
+        return lost.where(self, total.log() * (self / away))._with_slope(self, log1p_slope)
 
     def mish(self) -> Self:
         """x * tanh(softplus(x)) (Misra 2019)"""
@@ -170,11 +179,13 @@ class Activation(Reduce):
         # sinh = 2 t / (1 - t*t) with t = tanh(x / 2)
         t = (near.where(x, 0.0) * 0.5).tanh()
         far = near.where(1.0, x)
-        return near.where(t * 2.0 / (1.0 - t * t), (far.exp() - (-far).exp()) * 0.5)
+        up, down = (far * 0.5).exp(), (far * -0.5).exp()  # whose squares overflow no earlier
+        return near.where(t * 2.0 / (1.0 - t * t), up * (up * 0.5) - down * (down * 0.5))
 
     def cosh(self) -> Self:
         """(e**x + e**-x) / 2"""
-        return (self.exp() + (-self).exp()) * 0.5
+        up, down = (self * 0.5).exp(), (self * -0.5).exp()  # whose squares overflow no earlier
+        return up * (up * 0.5) + down * (down * 0.5)
 
     def erfinv(self) -> Self:
         """The inverse of erf, to a few ulp of float32 (M. Giles, "Approximating the erfinv

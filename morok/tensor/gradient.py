@@ -29,6 +29,11 @@ def sigmoid_slope(grad: UOp, node: UOp) -> UOp:
     return alu(Ops.MUL, grad, alu(Ops.MUL, node, alu(Ops.SUB, const(node.dtype, 1), node)))
 
 
+def log1p_slope(grad: UOp, node: UOp) -> UOp:
+    """1 / (1 + u) = e**-v for v = log(1 + u)."""
+    return alu(Ops.MUL, grad, alu(Ops.EXP, alu(Ops.NEG, node)))
+
+
 def tanh_slope(grad: UOp, node: UOp) -> UOp:
     """1 - t**2 for t = tanh(x)."""
     return alu(Ops.MUL, grad, alu(Ops.SUB, const(node.dtype, 1), alu(Ops.MUL, node, node)))
