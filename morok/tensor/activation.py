@@ -152,7 +152,7 @@ class Activation(Reduce):
         made up for (D. Goldberg, What Every Computer Scientist Should Know About Floating-Point
         Arithmetic, theorem 4)."""
         total = self + 1.0
-        lost = total == 1
+        lost = total.eq(1.0)
         away = lost.where(1.0, total - 1.0)
         return lost.where(self, total.log() * (self / away))._with_slope(self, log1p_slope)
 
