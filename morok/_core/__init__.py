@@ -15,6 +15,7 @@ try:
         order,
     )
     from morok._core.affine import affine_add, affine_form, affine_split
+    from morok._core.affine_witness import affine_same
     from morok._core.construct import build, node, plain_lookup, register_uop_class
     from morok._core.dispatch import Dispatcher, Flat, dispatch_by, enter_attributes
     from morok._core.infer import register_op
@@ -62,6 +63,7 @@ __all__ = [
     "Program",
     "affine_add",
     "affine_form",
+    "affine_same",
     "affine_split",
     "backward_slice",
     "build",

@@ -30,6 +30,7 @@ from morok._core.affine cimport (
     form_sort,
     make_const,
 )
+from morok._core.affine_witness cimport check_nodes
 from morok._core.bounds cimport B_FLOORDIV, B_FLOORMOD, B_IDIV, B_MOD
 from morok._core.constant cimport const_value
 from morok._core.infer cimport OP_NEG, OPS
@@ -266,9 +267,10 @@ cdef int _divide(CNode *root, bint mod, CNode **out) except -1:
     for i in range(k):
         if split_period(&n, candidates[i], &q, &r):
             return _factored(root, mod, candidates[i], d / candidates[i], &q, &r, out)
-    if _nested(root, &n, d, mod, lo >= 0 and bounded, out):
+    if _nested(root, &n, d, mod, lo >= 0 and bounded, out) or _reduce(root, &n, d, mod, out):
+        check_nodes(root, out[0])
         return 1
-    return _reduce(root, &n, d, mod, out)
+    return 0
 
 
 cdef bint _bounds(Form *n, CNode *x, int64_t *lo, int64_t *hi) noexcept:

@@ -18,6 +18,7 @@ from morok._core.affine cimport (
     make_const,
 )
 from morok._core.affine_divide cimport apply_owned, is_div, is_mod, op_of_kind
+from morok._core.affine_witness cimport check_sums
 from morok._core.bounds cimport B_FLOORMOD
 from morok._core.infer cimport DTYPES
 from morok._core.match cimport register_native
@@ -56,6 +57,7 @@ cdef int _rule_sum(CNode *root, CNode **out) except -1:
     """A sum, difference or constant multiple in canonical order, equal terms combined, quotients
     and remainders of one division recombined."""
     cdef Form f
+    cdef Form before
     cdef Owned made
     cdef uint32_t rounds = 0
     cdef int done = 0
@@ -67,9 +69,12 @@ cdef int _rule_sum(CNode *root, CNode **out) except -1:
     if f.n == 1 and f.terms[0].coeff == 1 and f.offset == 0 and f.terms[0].atom == root:
         return 0
     made.n = 0
+    before = f
     try:
         while rounds < MAX_ROUNDS and _recombine(&f, &made):
             rounds += 1
+        if rounds:
+            check_sums(&before, &f)
         form_sort(&f)
         if not form_is(&f, root):
             out[0] = form_build(&f, root.dtype)
