@@ -59,8 +59,9 @@ def swap(sink: UOp, axis: int, other_axis: int) -> UOp:
     first, second = loop_axis(sink, axis), loop_axis(sink, other_axis)
     require(first is not second, "an axis is swapped with another one")
     require(first.arg[1] is second.arg[1], f"axes {axis} and {other_axis} differ in type")
+    one, other = set(binders_of(sink, first)), set(binders_of(sink, second))
     require(
-        binders_of(sink, first) == binders_of(sink, second),
+        one <= other or other <= one,
         f"axes {axis} and {other_axis} are not loops of the same statements",
     )
     check_independent(sink, first)

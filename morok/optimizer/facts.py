@@ -103,12 +103,17 @@ class Facts:
             elif node.op is Ops.STORE:
                 units = [rng for rng in node.ended_ranges if lane_stride(node.src[0], rng) == 1]
                 if all(map(short_lane, units)):
-                    sums = lanes_of_sums(node, node.ended_ranges)
+                    # What several statements walk is the lane of none of them alone.
+                    own = [rng for rng in node.ended_ranges if not self._shared(rng)]
+                    sums = lanes_of_sums(node, own)
                     units = [rng for rng in sums if range_end(rng) >= SHORT_LANE] or units
             else:
                 continue
             found.update((rng, None) for rng in units if self.usable(rng) and self._even(rng))
         return list(found)
+
+    def _shared(self, rng: UOp) -> bool:
+        return sum(rng in store.ended_ranges for store in self.sink.src) > 1
 
     def written_to_neighbours(self, rng: UOp) -> bool:
         """Some statement stores along this axis element after element."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from morok import config
-from morok.dtype import dtypes
+from morok.dtype import DType, dtypes
 from morok.ir import Capability, Ops, ReduceOp, UOp
 from morok.optimizer import apply_opts
 from tests.codegen import kernels
@@ -141,11 +141,11 @@ def test_rows_left_over_keep_their_values() -> None:
         check(kernel, opted(kernel, opts + "; UPCAST(1, 16)"))
 
 
-def left_transposed(m: int, n: int, depth: int) -> Kernel:
+def left_transposed(m: int, n: int, depth: int, dtype: DType = dtypes.float32) -> Kernel:
     """out = a.T @ b"""
     k = Builder(26)
     i, j, r = k.loop(m), k.loop(n), k.red(depth)
-    out, a, b = k.param(m * n), k.param(depth * m), k.param(depth * n)
+    out, a, b = k.param(m * n, dtype), k.param(depth * m, dtype), k.param(depth * n, dtype)
     total = (a.at(r * m + i) * b.at(r * n + j)).reduce(ReduceOp.ADD, r)
     return k.kernel(out.at(i * n + j).store(total, i, j))
 
@@ -165,10 +165,24 @@ def test_rows_that_stay_in_the_first_cache_are_not() -> None:
     assert opts_of(left_transposed(512, 512, 128)).count("LOCAL") == 3
 
 
-@pytest.mark.parametrize("m", [16, 24, 30, 31, 33])
-@pytest.mark.parametrize("n", [64, 128, 70])
-def test_copied_rows_keep_their_values(m: int, n: int) -> None:
-    chosen(left_transposed(m, n, 300))
+def test_columns_left_over_share_the_strips() -> None:
+    """Of 500 columns 496 are a panel of 31 tiles; the others are vectors too, not the rows"""
+    assert opts_of(left_transposed(500, 500, 500)) == (
+        "SWAP(0, 1); TAIL(0, 16); SPLIT(0, 16); SWAP(0, 3); LOCAL(3, 2, 4, 1); SWAP(5, 6); "
+        "SPLIT(0, 5); LOCAL(5, 1, 1); "
+        "UPCAST(10, 5); UPCAST(8, 16); UPCAST(3, 4); UPCAST(2, 16); UPCAST(1, 5)"
+    )
+    assert "UPCAST(5, 4); UPCAST(4, 8); UPCAST(3, 2); UPCAST(2, 6)" in opts_of(
+        left_transposed(500, 500, 500, dtypes.float64)
+    )
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize("m", [16, 31, 33])
+@pytest.mark.parametrize("n", [128, 67])
+def test_copied_rows_keep_their_values(m: int, n: int, lanes: int) -> None:
+    chosen(left_transposed(m, n, 300), lanes)
+    chosen(left_transposed(m, n, 300, dtypes.float64), lanes)
 
 
 def test_operand_that_many_rows_read_is_staged() -> None:

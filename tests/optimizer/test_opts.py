@@ -112,6 +112,12 @@ def test_swap_exchanges_numbers() -> None:
     assert axes(sink) == [(0, 16, "Loop"), (1, 3, "Loop")]
 
 
+def test_swap_of_a_loop_that_a_second_statement_shares() -> None:
+    """The rows left over keep the loops of the columns, in another order"""
+    sink = applied(kernels.matmul(7, 12, 5), "TAIL(0, 4); SPLIT(0, 2); SWAP(0, 3)")
+    assert axes(sink)[:4] == [(0, 12, "Loop"), (1, 2, "Loop"), (2, 3, "Loop"), (3, 2, "Loop")]
+
+
 def test_merge_makes_one_loop_of_two() -> None:
     sink = applied(kernels.elementwise(3, 16), "MERGE(0, 1)")
     assert axes(sink) == [(1, 48, "Loop")]
