@@ -14,6 +14,7 @@ import itertools
 from morok._core import affine_form, rebuild, toposort
 from morok.codegen.expansion import ungroup_addresses
 from morok.codegen.lanes import element, reduce_alu, splat
+from morok.codegen.transposes import columns_of_squares
 from morok.dtype import AddrSpace, DType, dtypes
 from morok.ir import Capability, GroupOp, Ops, UOp
 from morok.optimizer import (
@@ -166,21 +167,28 @@ def devectorize(sink: UOp, capability: Capability) -> UOp:
 
     Before: explicit loads, vectors of any width. After: scalar loads of neighbouring elements that
     met in a VECTORIZE are one vector LOAD (reversed neighbours with a shuffle, several runs joined
-    by CAT); LOADs and STOREs have the widths of the target; so has arithmetic, which is scalar
-    where the target has no vector arithmetic.
+    by CAT), strided ones the columns of squares of memory; LOADs and STOREs have the widths of the
+    target; so has arithmetic, which is scalar where the target has no vector arithmetic.
     """
     return _cut(_group_loads(ungroup_addresses(sink), capability), capability)
 
 
 def _group_loads(sink: UOp, capability: Capability) -> UOp:
     """VECTORIZE of LOADs at evenly spaced addresses -> vector LOADs."""
+    torn: dict[UOp, None] = {}
 
     def group(node: UOp, src: tuple[UOp, ...]) -> UOp:
         copy = UOp(node.op, node.dtype, src, node.arg)
-        loaded = all(source.op is Ops.LOAD for source in src)
-        return _grouped(copy, capability) if loaded else copy
+        if not all(source.op is Ops.LOAD for source in src):
+            return copy
+        grouped = _grouped(copy, capability)
+        if grouped is copy:
+            torn[copy] = None
+        return grouped
 
-    return rebuild(sink, {Ops.VECTORIZE: group})
+    done: UOp = rebuild(sink, {Ops.VECTORIZE: group})
+    columns = columns_of_squares(torn, capability) if len(torn) > 1 else {}
+    return done.substitute(columns) if columns else done
 
 
 def _grouped(node: UOp, capability: Capability) -> UOp:

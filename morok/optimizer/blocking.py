@@ -6,6 +6,8 @@ inside of j,
     for i/8: for j: for 8 of i: out[i, j] = x[j, i]
 
 each cache line that is read serves 8 iterations instead of one, and the 8 rows written stay near.
+Where vectors fit both ways, blocks are wider and squares of vectors within them are transposed by
+shuffles.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from morok.optimizer.ranges import lane_stride, range_end, reads_of
 
 __all__ = ["block_transposed", "choose_blocking"]
 
+_WIDE = 64  # iterations inside, of squares
 _BLOCKS = (8, 10, 12, 16, 6, 4)  # iterations inside, best first; half a cache line of floats
 
 
@@ -48,16 +51,20 @@ def choose_blocking(facts: Facts, store: UOp) -> tuple[Opt, ...]:
             continue
         for position, rng in enumerate(outer):
             if rng in read.open_ranges and facts.stride(read, rng) == 1:
-                return _inside(axes, position, facts.capability.l1_bytes // read.dtype.itemsize)
+                return _inside(facts, axes, position, read)
     return ()
 
 
-def _inside(axes: list[UOp], position: int, cached: int) -> tuple[Opt, ...]:
+def _inside(facts: Facts, axes: list[UOp], position: int, read: UOp) -> tuple[Opt, ...]:
     """SPLIT of the axis at `position`, and SWAPs that move its inner part to the end; () for what
     the first cache holds."""
-    end, number = range_end(axes[position]), axes[position].arg[0].number
-    block = next((block for block in _BLOCKS if end % block == 0 and end > block), 0)
-    if not block or end * range_end(axes[-1]) <= cached:
+    end, number, lane = range_end(axes[position]), axes[position].arg[0].number, axes[-1]
+    cached = facts.capability.l1_bytes // read.dtype.itemsize
+    width = facts.lanes(lane, wide=False)
+    square = width > 1 and not read.arg and range_end(lane) % width == 0
+    blocks = (_WIDE, *_BLOCKS) if square and _WIDE % width == 0 else _BLOCKS
+    block = next((block for block in blocks if end % block == 0 and end > block), 0)
+    if not block or end * range_end(lane) <= cached:
         return ()
     inner = number + 1
     opts = [Opt(OptOps.SPLIT, number, block)]
@@ -65,4 +72,7 @@ def _inside(axes: list[UOp], position: int, cached: int) -> tuple[Opt, ...]:
         following = other.arg[0].number + 1
         opts.append(Opt(OptOps.SWAP, inner, following))
         inner = following
+    if block == _WIDE:
+        several = 2 * width if range_end(lane) % (2 * width) == 0 else width
+        opts += (Opt(OptOps.UPCAST, inner, width), Opt(OptOps.UPCAST, inner - 1, several))
     return tuple(opts)

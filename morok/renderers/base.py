@@ -96,7 +96,8 @@ class Context:
                 self.stored.update(base_buffer(s) for s in op.src if s.dtype.is_ptr)
         self.offsets, self.scratch = local_layout(linear)
         self.info = next((op.arg for op in self.ops if op.op is Ops.SINK and op.arg), KernelInfo())
-        used = [_operands(op) for op in self.ops]
+        self.pairs = _pairs(self.ops)
+        used = [_operands(op, self.pairs) for op in self.ops]
         uses = Counter(itertools.chain.from_iterable(used))
         self.inline = _inline_candidates(self.ops, used, uses)
         # How often a value is used as a whole, not lane by lane.
@@ -210,8 +211,30 @@ def _inline_candidates(
     return chosen
 
 
-def _operands(op: UOp) -> tuple[UOp, ...]:
+def _pairs(ops: tuple[UOp, ...]) -> set[UOp]:
+    """The CATs of two vectors of one type of which lanes are picked, several at a time, and nothing
+    else is done with them: a shuffle of the two, which never stand together."""
+    found: set[UOp] = set()
+    whole: set[UOp] = set()
+    for op in ops:
+        if op.op is Ops.GEP and len(op.arg) > 1 and op.src[0].op is Ops.CAT:
+            found.add(op.src[0])
+        elif Ops.CAT in {source.op for source in op.src}:
+            whole.update(op.src)
+    return {
+        pair
+        for pair in found - whole
+        if len(pair.src) == 2 and pair.src[0].dtype is pair.src[1].dtype
+    }
+
+
+def _operands(op: UOp, pairs: set[UOp]) -> tuple[UOp, ...]:
     """The sources whose text an op uses."""
+    if op in pairs:
+        return ()
+    if op.op is Ops.GEP and op.src[0] in pairs:
+        both: tuple[UOp, ...] = op.src[0].src
+        return both
     part = _OPERANDS.get(op.op)
     return op.src if part is None else op.src[part]
 
@@ -280,6 +303,8 @@ class CLike(ABC):
 
     def _visit(self, ctx: Context, op: UOp) -> None:
         kind = op.op
+        if op in ctx.pairs:
+            return
         if kind in _VALUES:
             self._value(ctx, op)
         elif kind in _NO_TEXT:

@@ -395,6 +395,9 @@ class CExpressions(CLike):
         scalar = splat_value(vector)
         if scalar is not None and len(node.arg) == 1:
             return self.scalar(ctx, scalar)
+        if vector in ctx.pairs:
+            helper = helpers.shuffle(ctx.held[vector.src[0]], node.arg)
+            return self.call(ctx, helper, *(self.value(ctx, s) for s in vector.src))
         value = self.value(ctx, vector)
         if len(node.arg) == 1:
             lane = Expr(f"{value.at(Level.ATOM)}[{node.arg[0]}]")

@@ -208,6 +208,19 @@ def lanes(dtype: DType, picked: tuple[int, ...]) -> Helper:
 
 
 @cache
+def shuffle(dtype: DType, picked: tuple[int, ...]) -> Helper:
+    """Some lanes of two vectors, counted through, as a vector."""
+    result, count = dtype.scalar.vec(len(picked)), dtype.count
+    shuffled = f"return __builtin_shufflevector(a, b, {', '.join(map(str, picked))});"
+    chosen = [f"{'ab'[i // count]}[{i % count}]" for i in picked]
+    plain = f"return ({vector_name(result)}){{{', '.join(chosen)}}};"
+    body = _newer("__builtin_shufflevector", shuffled, plain)
+    stem = f"lanes_{'_'.join(map(str, picked))}_of_two"
+    value = vector_name(dtype)
+    return _function(stem, (dtype,), result, f"{value} a, {value} b", body)
+
+
+@cache
 def join(dtype: DType) -> Helper:
     """Two vectors as one."""
     result, value = dtype.scalar.vec(2 * dtype.count), vector_name(dtype)
