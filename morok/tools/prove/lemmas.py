@@ -1,8 +1,9 @@
 """The lemmas that rules written in C rest on.
 
 The affine rules answer with forms that they have checked: a numerator n as g*q + r with 0 <= r < g,
-a sum as the same terms in another order, and what recombines, nests or reduces divisions, in checked
-builds, as the same sum by the definitions of quotient and rest (`morok._core.affine_witness`). Here it is proved, for all integers, that this is enough.
+a sum as the same terms in another order. What recombines, nests or reduces divisions is, in checked
+builds, the same sum by the definitions of quotient and rest (`morok._core.affine_witness`). Here it
+is proved, for all integers, that this is enough.
 A division is shown by its definition, n = d*Q + R with 0 <= R < d; `unique` says that then Q is
 n // d and R is n % d.
 """
