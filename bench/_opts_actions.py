@@ -19,6 +19,7 @@ __all__ = ["ARGUMENTS", "Refused", "attempt", "random_opt", "random_opts"]
 _AMOUNTS = (2, 3, 4, 5, 7, 8, 16, 32)
 _ROWS = (0, 0, 8, 16, 24)
 _WILD = (0, 1, 2, 6, 9, 13, 64, 1 << 20)
+_CLOSING = ("THREAD", "NOLOCALS")  # seldom tried, as few actions apply after them
 _LOOPS = (AxisType.LOOP, AxisType.REDUCE)
 
 
@@ -142,6 +143,8 @@ def random_opt(sink: UOp, rng: random.Random) -> Opt | None:
         return None
     site = Site(sink, tuple(found), rng)
     op = rng.choice(list(OptOps))
+    if op.name in _CLOSING and rng.random() < 0.75:
+        op = rng.choice(list(OptOps))
     numbers = ARGUMENTS.get(op.name, _any_amount)(site)
     if numbers is None:
         return None
