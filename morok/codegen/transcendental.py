@@ -394,8 +394,9 @@ def power(x: UOp, y: UOp) -> UOp:
         result = _power_single(size.cast(dtypes.float64), y.cast(dtypes.float64)).cast(x.dtype)
     else:
         result = _power_double(size, y)
-    whole = y.eq(_rounded(y))
-    half = y * 0.5
+    exponent = _magnitude(y)
+    whole = exponent.eq(_rounded(exponent))
+    half = exponent * 0.5
     odd = whole & half.ne(_rounded(half))
     undefined = (x < 0.0) & (x > -math.inf) & ~whole
     sign = odd.where(_as_int(x), 0)
@@ -403,10 +404,9 @@ def power(x: UOp, y: UOp) -> UOp:
 
 
 def _rounded(x: UOp) -> UOp:
-    """The integer nearest to x; the sign of zero may be lost."""
-    form = _format(x)
-    big = _magnitude(x) >= 2.0**form.mantissa
-    return big.where(x, (x + form.rounder) - form.rounder)
+    """The integer nearest to x >= 0. Numbers from 2**mantissa to its double are whole."""
+    whole = 2.0 ** _format(x).mantissa
+    return (x < whole).where((x + whole) - whole, x)
 
 
 def _log2_specials(size: UOp, value: UOp) -> UOp:

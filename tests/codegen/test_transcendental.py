@@ -195,3 +195,21 @@ def test_compiled_code_has_the_same_bits(dtype: DType) -> None:
         for op, have, expected in zip(ALL, got, want, strict=False):
             equal = (have == expected) | (np.isnan(have) & np.isnan(expected))
             assert equal.all(), (op, x[~equal][:4], have[~equal][:4], expected[~equal][:4])
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+def test_powers_with_large_whole_and_half_exponents(dtype: DType) -> None:
+    """Where the last place of the exponent is a half, a one, a two: odd, even, no whole number"""
+    digits = 23 if dtype is F32 else 52
+    ends = [2.0 ** (digits - 1), 2.0**digits, 2.0 ** (digits + 1)]
+    steps = [-2, -1, -0.5, 0, 0.5, 1, 2, 3]
+    exponents = np.array([sign * (end + s) for end in ends for s in steps for sign in (1, -1)])
+    b = np.tile(exponents.astype(to_numpy(dtype)), 5)
+    a = np.repeat(np.array([-1, -2, -0.0, 0.0, -np.inf], b.dtype), len(exponents))
+    x, y = leaf(dtype), leaf(dtype, 1)
+    got = evaluate(transcendental.power(x, y), {x: a, y: b})
+    with np.errstate(all="ignore"):
+        want = np.power(a, b)
+    np.testing.assert_array_equal(got, want)
+    known = ~np.isnan(want)
+    np.testing.assert_array_equal(np.signbit(got)[known], np.signbit(want)[known])
