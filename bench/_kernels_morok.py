@@ -17,6 +17,7 @@ VERSION = mk.__version__
 
 def use_threads(count: int) -> None:
     """Kernels may run on so many threads."""
+    mk.config.set(threads=count)
 
 
 def _chain(x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ cdef struct Step:
     int first_arg  # its first entry in `Plan.arg_slots` and `Lease.args`
     int n_args  # its entries there
     int first_var  # its first entry in `Lease.own_vars`, or -1: it reads `Lease.vars`
-    bint split  # several threads may run parts of 0 to `hi` at the same time
+    int split  # several threads may run parts of 0 to `hi` at the same time: 1 many, 2 few parts
     size_t scratch_bytes  # what each of them needs
 
 

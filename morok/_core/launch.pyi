@@ -48,11 +48,11 @@ class ExecutionPlan:
     """Kernels in the order they run, with their argument slots.
 
     A kernel is a tuple `(function, slots, scratch_bytes=0, lo=0, hi=1, variables=None, name="",
-    split=False)`, shorter if the defaults serve: `function` a Kernel (kept loaded) or an address
+    split=0)`, shorter if the defaults serve: `function` a Kernel (kept loaded) or an address
     (the caller keeps it loaded, or passes its owner in `keep`); `slots` says which slot each of its
     `bufs` is; `variables` which of the plan's variables each of its `vars` is (None: all, as they
     stand). With `split` it is called for parts of 0 to `hi`, which cover it, on as many threads as
-    the setting `threads` says, each with scratch of its own.
+    the setting `threads` says, each with scratch of its own; 2 asks for few parts.
 
     The first `n_slots` slots are filled by the caller of `run`. Further slots lie at the offsets
     `arena` (multiples of 64) of memory the plan owns, `arena_bytes` long. That memory and the

@@ -253,7 +253,7 @@ cdef class ExecutionPlan:
             step.hi = hi
             step.split = split
             step.scratch_bytes = scratch_bytes
-            self.splits = self.splits or split
+            self.splits = self.splits or split > 0
             step.first_arg = arg
             step.n_args = <int>len(slots)
             for slot in slots:
@@ -430,6 +430,7 @@ cdef void run_steps(Step *steps, int n, Lease *lease) noexcept nogil:
                 step.scratch_bytes,
                 step.hi,
                 lease.threads,
+                step.split == 2,
             )
         else:
             step.run(args + step.first_arg, values, scratch, step.lo, step.hi)
@@ -453,7 +454,7 @@ cdef tuple call_of(object kernel):
             rule="plan",
             got=f"{len(given)} entries",
         )
-    given += (0, 0, 1, None, "", False)[len(given) - 2 :]
+    given += (0, 0, 1, None, "", 0)[len(given) - 2 :]
     function, slots, scratch_bytes, lo, hi, variables, name, split = given
     if not isinstance(function, (Kernel, int)):
         raise TypeError(f"a plan runs a Kernel or an address, not {type(function).__name__}")
@@ -462,13 +463,13 @@ cdef tuple call_of(object kernel):
     if not name:
         name = (<Kernel>function).name if isinstance(function, Kernel) else hex(function)
     variables = None if variables is None else tuple(variables)
-    if split and (lo != 0 or hi < 1):
+    if not 0 <= split <= 2 or (split and (lo != 0 or hi < 1)):
         raise InvalidGraphError(
             f"kernel {name!r} is split among threads from 0 to a positive end",
             rule="plan",
             got=(lo, hi),
         )
-    return function, tuple(slots), scratch_bytes, lo, hi, variables, name, bool(split)
+    return function, tuple(slots), scratch_bytes, lo, hi, variables, name, int(split)
 
 
 cdef size_t address_of(object function, str name) except 0:

@@ -29,6 +29,7 @@ enum {
     MOROK_MAX_JOBS = 16, /* launches at one time; further ones run on their own thread alone */
     MOROK_MAX_WORKERS = 1023,
     MOROK_PIECES = 4, /* a piece is what is left, divided by this for each thread */
+    MOROK_COARSE = 2, /* so many pieces a thread where every call begins with work of its own */
     MOROK_SPIN_NS = 30000, /* looking for work, or for the end of a job, before sleeping */
     MOROK_STACK = 2 << 20,
     MOROK_HUGE = 2 << 20,
@@ -51,6 +52,7 @@ typedef struct {
     size_t scratch_bytes;
     int64_t hi;
     int64_t divisor;
+    int64_t least;  /* of a piece */
     uint32_t float_control;
     _Alignas(64) _Atomic int64_t next;  /* the first iteration nobody has taken */
 } morok_job;
@@ -127,7 +129,8 @@ static inline int morok_take(morok_job *job, int64_t *lo, int64_t *hi) {
     do {
         if (first >= job->hi) return 0;
         count = (job->hi - first) / job->divisor;
-        if (count < 1) count = 1;
+        if (count < job->least) count = job->least;
+        if (count > job->hi - first) count = job->hi - first;
     } while (!atomic_compare_exchange_weak_explicit(
         &job->next, &first, first + count, memory_order_relaxed, memory_order_relaxed));
     *lo = first;
@@ -330,10 +333,10 @@ static void morok_wait_for_end(morok_job *job) {
 }
 
 /* Runs iterations 0 to `hi` of a kernel on up to `threads` threads, the calling one included, which
-   uses `scratch`. Returns when all are done. */
+   uses `scratch`; in few pieces if `coarse`. Returns when all are done. */
 static void morok_launch(
     morok_kernel run, void **bufs, const int64_t *vars, void *scratch, size_t scratch_bytes,
-    int64_t hi, int threads) {
+    int64_t hi, int threads, int coarse) {
     if (threads > hi) threads = (int)hi;
     if (threads > MOROK_MAX_WORKERS + 1) threads = MOROK_MAX_WORKERS + 1;
     morok_job *job = NULL;
@@ -352,6 +355,7 @@ static void morok_launch(
     job->scratch_bytes = scratch_bytes;
     job->hi = hi;
     job->divisor = (int64_t)MOROK_PIECES * threads;
+    job->least = coarse ? (hi + MOROK_COARSE * threads - 1) / (MOROK_COARSE * threads) : 1;
     job->float_control = morok_float_control();
     atomic_store_explicit(&job->next, 0, memory_order_relaxed);
     uint64_t limit = (uint64_t)(threads - 1) << MOROK_LIMIT_SHIFT;

@@ -10,7 +10,7 @@ ctypedef void (*kernel_fn)(
 ) noexcept nogil
 
 # Runs iterations 0 to `hi` of a kernel on up to `threads` threads and waits for them. `scratch`, of
-# `scratch_bytes`, is the calling thread's; others have their own.
+# `scratch_bytes`, is the calling thread's; others have their own. `coarse`: in few parts.
 cdef void launch_split(
     kernel_fn run,
     void **bufs,
@@ -19,6 +19,7 @@ cdef void launch_split(
     size_t scratch_bytes,
     int64_t hi,
     int threads,
+    bint coarse,
 ) noexcept nogil
 # The setting `threads`, or as many as there are cores.
 cdef int threads_wanted() except -1

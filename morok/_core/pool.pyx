@@ -19,6 +19,7 @@ cdef extern from "pool.h" nogil:
         size_t scratch_bytes,
         int64_t hi,
         int threads,
+        int coarse,
     )
     size_t morok_scratch_bytes()
     int morok_worker_count()
@@ -34,8 +35,9 @@ cdef void launch_split(
     size_t scratch_bytes,
     int64_t hi,
     int threads,
+    bint coarse,
 ) noexcept nogil:
-    morok_launch(run, bufs, vars, scratch, scratch_bytes, hi, threads)
+    morok_launch(run, bufs, vars, scratch, scratch_bytes, hi, threads, coarse)
 
 
 cdef int threads_wanted() except -1:

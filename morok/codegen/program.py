@@ -20,6 +20,7 @@ __all__ = [
     "do_linearize",
     "do_render",
     "get_program",
+    "has_prologue",
     "kernel_name",
     "launch_extent",
     "local_layout",
@@ -148,3 +149,11 @@ def launch_extent(program: UOp) -> UOp | None:
             extent: UOp = op.src[0]
             return extent
     return None
+
+
+def has_prologue(program: UOp) -> bool:
+    """Whether loops run before the THREAD loop, hence once in every call."""
+    for op in _field(program, 2).src:
+        if op.op is Ops.RANGE:
+            return op.arg[1] is not AxisType.THREAD
+    return False

@@ -14,6 +14,7 @@ from morok import config
 from morok.caches import Bounded
 from morok.codegen import (
     get_program,
+    has_prologue,
     kernel_name,
     launch_extent,
     scratch_bytes,
@@ -42,6 +43,7 @@ class CompiledKernel:
     scratch: int  # bytes
     variables: tuple[str, ...] = ()  # in the order it takes their values
     extent: int = 0  # iterations that threads may share out; 0: it runs as a whole
+    split: int = 0  # 1: in many parts, 2: in few, as each begins with work of its own
 
 
 def program_source(program: UOp) -> str:
@@ -85,6 +87,7 @@ def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKer
                     scratch_bytes(program),
                     variable_names(program),
                     _extent(program),
+                    _split(program),
                 )
                 _cache.put(key, ready[key])
         return [ready[k] for k in keys]
@@ -94,6 +97,11 @@ def _extent(program: UOp) -> int:
     """The iterations of a PROGRAM's THREAD loop, 0 without one."""
     extent = launch_extent(program)
     return 0 if extent is None else int(extent.arg)
+
+
+def _split(program: UOp) -> int:
+    """How a plan splits a PROGRAM among threads; see `CompiledKernel`."""
+    return 0 if _extent(program) < 2 else 2 if has_prologue(program) else 1
 
 
 def run_kernel(
@@ -108,14 +116,15 @@ def run_kernel(
     values: tuple[int, ...] = ()
     if sink.op is Ops.CUSTOM_FUNCTION:
         kind, payload = sink.arg
-        kernel, scratch, extent = device.hook(str(kind), payload), 0, 0
+        kernel, scratch, extent, split = device.hook(str(kind), payload), 0, 0, 0
     else:
         (ready,) = compile_kernels([sink], device)
         kernel, scratch, extent = ready.kernel, ready.scratch, ready.extent
+        split = ready.split
         values = in_order(ready.variables, variables or {})
     out = [np.array(a).reshape(-1) for a in arrays]
     slots = tuple(range(len(out)))
-    row = (kernel, slots, scratch, 0, max(extent, 1), None, kernel.name, extent > 1)
+    row = (kernel, slots, scratch, 0, max(extent, 1), None, kernel.name, split)
     plan = ExecutionPlan([row], len(out), n_vars=len(values))
     plan.run([device.allocator.wrap(a) for a in out], values)
     return out

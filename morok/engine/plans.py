@@ -24,7 +24,7 @@ class Row(NamedTuple):
     name: str
     stores: frozenset[int]  # positions in `places`
     variables: tuple[int, ...] = ()  # which of the plan's it takes
-    split: bool = False  # parts of 0 to `high` may run on several threads
+    split: int = 0  # parts of 0 to `high` may run on several threads: 1 many parts, 2 few
 
     def call(self) -> tuple[Any, ...]:
         """The tuple `ExecutionPlan` takes."""

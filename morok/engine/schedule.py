@@ -99,7 +99,7 @@ def _make(key: bytes, schedule: Schedule, n_params: int, device: CpuDevice) -> P
                 kernel.name,
                 written,
                 taken,
-                split=kernel.extent > 1,
+                split=kernel.split,
             )
         )
     ready = build_plan(rows, n_given, sizes, n_vars=len(variables))

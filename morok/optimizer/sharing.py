@@ -23,8 +23,9 @@ _FLOPS_PER_NS = 20.0
 _BYTES_PER_NS = 10.0
 _WORTH_NS = 50_000.0
 _SHORT = 8  # iterations: fewer are not shared out evenly
-_REST = 8  # what one thread alone does, and what all do again, must be less than this part
-_CALLS = 16  # about how often a kernel is called that has many iterations
+_REST = 8  # what one thread alone does must be less than this part
+_FASTEST_FLOPS_PER_NS = 80.0  # of a tile
+_CALLS = 4  # how often two threads call a kernel that begins with filling buffers
 _FILLED_PER_NS = 2.0  # elements copied to local buffers
 
 
@@ -41,7 +42,7 @@ def share_work(sink: UOp, capability: Capability) -> UOp:
         return sink
     rest = sum(_trips(store) for store in stores if loops[0] not in store.ended_ranges)
     again = _filled_outside(sink) * min(range_end(loops[0]), _CALLS) / _FILLED_PER_NS
-    if rest * _REST > _trips(stores[0]) or again * _REST > worth:
+    if rest * _REST > _trips(stores[0]) or 2 * again > _nanoseconds(sink, _FASTEST_FLOPS_PER_NS):
         return sink
     first = Opt(OptOps.THREAD, axis_number(loops[0]))
     choices: list[tuple[Opt, ...]] = [(first,)]
@@ -56,12 +57,12 @@ def share_work(sink: UOp, capability: Capability) -> UOp:
     return sink
 
 
-def _nanoseconds(sink: UOp) -> float:
+def _nanoseconds(sink: UOp, flops_per_ns: float = _FLOPS_PER_NS) -> float:
     """About how long one thread takes; 0 for a kernel of which nothing is known."""
     cost = sink.arg.estimates if isinstance(sink.arg, KernelInfo) else None
     if cost is None:
         return 0.0
-    return cost.flops / _FLOPS_PER_NS + cost.bytes_moved / _BYTES_PER_NS
+    return cost.flops / flops_per_ns + cost.bytes_moved / _BYTES_PER_NS
 
 
 def _filled_outside(sink: UOp) -> int:

@@ -73,13 +73,13 @@ def _check_memory(sink: UOp, order: list[UOp], rng: UOp) -> None:
                 rng not in store.ended_ranges or _one_place(target, rng),
                 f"iterations of axis {axis_number(rng)} may write the same places of {name}",
             )
-            for node in toposort(store.src[1]):
-                if node.op is Ops.INDEX and _memory(node) in written:
-                    same = _memory(node) is memory and where[node] is target
-                    require(
-                        same and node.src[0].op is Ops.PARAM,
-                        f"{name} is read where another iteration may write it",
-                    )
+        targets = {where[store.src[0]] for store in own}
+        for node in here:
+            # A place that an iteration writes is no other's, hence it may read it as well.
+            require(
+                where[node] in targets and node.src[0].op is Ops.PARAM,
+                f"{name} is read where another iteration may write it",
+            )
 
 
 def _memory(index: UOp) -> UOp:

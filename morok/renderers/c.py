@@ -234,6 +234,8 @@ class CRenderer(CExpressions):
         if rng.op is not Ops.RANGE or rng.arg[1] is not AxisType.THREAD:
             return
         following = ctx.ops[ctx.ops.index(node) + 1 :]
+        if any(op.op is Ops.RANGE and op.arg[1] is AxisType.THREAD for op in following):
+            return
         if any(op.op not in (Ops.SINK, Ops.GROUP) for op in following):
             self._fence(ctx)
             ctx.emit("if (lo > 0) return;  // the rest is for one thread")

@@ -27,7 +27,8 @@ static void *owner(void *given) {
         int64_t n = 1 + (round * 37 + number) % MOST;
         for (int64_t i = 0; i < n; i++) out[i] = i;
         void *bufs[1] = {out};
-        morok_launch(kernel, bufs, &number, scratch, SCRATCH * sizeof *scratch, n, 2 + round % 4);
+        morok_launch(kernel, bufs, &number, scratch, SCRATCH * sizeof *scratch, n,
+                     2 + round % 4, round % 3 == 0);
         for (int64_t i = 0; i < n; i++) {
             if (out[i] == i + i * number) continue;
             printf("iteration %ld of %ld: %ld\n", (long)i, (long)n, (long)out[i]);
