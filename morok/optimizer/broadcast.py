@@ -24,6 +24,7 @@ from morok.optimizer.facts import Facts
 from morok.optimizer.local import MAX_LOCAL_BYTES, padded_read
 from morok.optimizer.opts import Opt, OptOps, replay
 from morok.optimizer.ranges import lane_stride, range_end, reads_of
+from morok.optimizer.tiles import most_accumulators
 from morok.optimizer.windows import find_windows
 
 __all__ = ["broadcast_windows", "choose_broadcast"]
@@ -32,7 +33,6 @@ _MIN_PLACES = 64  # fewer sums with one copy of the lanes do not pay for it
 _MIN_TERMS = 64  # shorter sums do not pay for storing lanes one by one
 _ROUND = 8  # rows of a copied image are whole vectors
 _ALIASED = 2048  # bytes: elements so far apart, or a multiple of it, share few sets of a cache
-_ACCUMULATORS = {False: 12, True: 24}  # by whether the target has 32 vector registers
 
 
 def broadcast_windows(facts: Facts) -> UOp:
@@ -174,7 +174,7 @@ def _tile(facts: Facts, store: UOp, image: UOp, weight: UOp, lane: UOp) -> _Tile
         return None
     cached = facts.capability.l2_bytes
     outer = terms * range_end(lane) * size > cached
-    limit = _ACCUMULATORS[facts.capability.vector_registers >= 32] // max(1, lanes // width)
+    limit = most_accumulators(facts.capability.vector_registers) // max(1, lanes // width)
     row, copies = _row(moved, min(limit, 8))
     block, length = 0, 0
     if image.arg or facts.guarded(image):
