@@ -28,6 +28,11 @@ settings.load_profile("morok")
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--update-goldens`: files that hold what is expected are written anew."""
+    parser.addoption("--update-goldens", action="store_true", help="write expected texts anew")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests marked `torch` are skipped, with the command to run, where it is not installed; those
     marked `exhaustive` are left out unless asked for."""
