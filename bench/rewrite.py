@@ -11,7 +11,8 @@ where it says "no gc"; `nodes` are what is left of the expressions.
     warm        the same again by the same set (normal-form bits make it one test)
     chain       a chain of additions, 100 000 nodes deep, and one of a million: no rule applies
     dag         200 000 nodes, each with two users: no rule applies
-    growth      the exponent of time from 10 000 nodes to a million
+    growth      the exponent of time from 10 000 nodes to a million, rewritten in turns
+    memory      by how much a fresh process grows while a million nodes are made
 """
 
 from __future__ import annotations
@@ -67,7 +68,16 @@ def worker(who: str, quick: bool) -> None:
     if isinstance(system, str):
         harness.serve(None, "", missing=system)
         return
-    cases = _rewrite_cases.cases(system.System(), recipes(1000 if quick else 10_000), quick)
+    cases = dict(_rewrite_cases.cases(system.System(), recipes(1000 if quick else 10_000), quick))
+
+    def memory() -> dict[str, float]:
+        fresh = harness.Worker("bench.rewrite", who, ["--quick"] if quick else [])
+        try:
+            return fresh.call(_rewrite_cases.MEMORY)
+        finally:
+            fresh.close()
+
+    cases["memory"] = memory
     harness.serve(cases, system.System.version())
 
 

@@ -35,6 +35,7 @@ from morok._core.types cimport (
     mk_add,
     mk_mul,
     mk_sub,
+    object_of,
 )
 
 cdef extern from "Python.h":
@@ -359,12 +360,12 @@ cdef CNode *_binary(uint16_t op, CNode *a, CNode *b) except NULL:
     try:
         return build_alu(op, 2, src)
     finally:
-        c_decref(a.self)
-        c_decref(b.self)
+        c_decref(object_of(a))
+        c_decref(object_of(b))
 
 
 cdef CNode *_scaled(CNode *atom, int64_t coeff) except NULL:
-    c_incref(atom.self)
+    c_incref(object_of(atom))
     if coeff == 1:
         return atom
     return _binary(OP_MUL, atom, make_const(atom.dtype, coeff))
@@ -425,7 +426,8 @@ def affine_form(node):
     if not _form_of(&f, n, 1):
         return ((node, 1),), 0
     form_sort(&f)
-    return tuple([(<object>f.terms[i].atom.self, f.terms[i].coeff) for i in range(f.n)]), f.offset
+    terms = [(<object>object_of(f.terms[i].atom), f.terms[i].coeff) for i in range(f.n)]
+    return tuple(terms), f.offset
 
 
 cdef bint _occurs(CNode *needle, CNode *root) except -1:
@@ -439,7 +441,7 @@ cdef bint _occurs(CNode *needle, CNode *root) except -1:
         return True
     if not (root.below0 if needle.op < 64 else root.below1) & bit:
         return False
-    stack = [<object>root.self]
+    stack = [<object>object_of(root)]
     ptrmap_init(&seen, 64)
     try:
         while stack:
@@ -449,7 +451,7 @@ cdef bint _occurs(CNode *needle, CNode *root) except -1:
                     return True
                 if (n.src[i].below0 if needle.op < 64 else n.src[i].below1) & bit:
                     if ptrmap_put(&seen, n.src[i], NULL):
-                        stack.append(<object>n.src[i].self)
+                        stack.append(<object>object_of(n.src[i]))
     finally:
         ptrmap_free(&seen)
     return False

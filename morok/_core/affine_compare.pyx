@@ -32,8 +32,9 @@ from morok._core.bounds cimport B_EQ, B_GE, B_GT, B_LE, B_LT, B_MAX, B_NE, B_NOT
 from morok._core.constant cimport const_value
 from morok._core.infer cimport DTYPES, OPS
 from morok._core.match cimport register_native
+from morok._core.program cimport WANTS_ANYTHING
 from morok._core.order cimport comes_after
-from morok._core.types cimport CNode, mk_mul, mk_sub
+from morok._core.types cimport CNode, mk_mul, mk_sub, object_of
 
 cdef extern from "Python.h":
     void c_incref "Py_INCREF"(PyObject *)
@@ -44,7 +45,7 @@ cdef enum:
 
 
 cdef inline CNode *_new_ref(CNode *n) noexcept:
-    c_incref(n.self)
+    c_incref(object_of(n))
     return n
 
 
@@ -188,11 +189,11 @@ cdef int _comparison(CNode *root, Form *f, bint equal, bint below, CNode **out) 
     try:
         b = _side(&right, root, dtype)
     except BaseException:
-        c_decref(a.self)
+        c_decref(object_of(a))
         raise
     out[0] = apply_owned(op_of_kind(kind), b if swapped else a, a if swapped else b)
     if out[0] == root:
-        c_decref(root.self)
+        c_decref(object_of(root))
         return 0
     return 1
 
@@ -350,7 +351,7 @@ cdef int _rule_or(CNode *root, CNode **out) except -1:
     return _chain(root, False, out)
 
 
-register_native("affine.compare", _rule_compare)
-register_native("affine.extreme", _rule_extreme)
-register_native("affine.and", _rule_and)
-register_native("affine.or", _rule_or)
+register_native("affine.compare", _rule_compare, WANTS_ANYTHING)
+register_native("affine.extreme", _rule_extreme, WANTS_ANYTHING)
+register_native("affine.and", _rule_and, WANTS_ANYTHING)
+register_native("affine.or", _rule_or, WANTS_ANYTHING)

@@ -35,6 +35,7 @@ from morok._core.bounds cimport B_FLOORDIV, B_FLOORMOD, B_IDIV, B_MOD
 from morok._core.constant cimport const_value
 from morok._core.infer cimport OP_NEG, OPS
 from morok._core.match cimport register_native
+from morok._core.program cimport WANTS_CONST_RIGHT
 from morok._core.node cimport build_alu
 from morok._core.types cimport (
     NODE_BOUNDED,
@@ -44,6 +45,7 @@ from morok._core.types cimport (
     mk_floormod,
     mk_mul,
     mk_sub,
+    object_of,
 )
 
 cdef extern from "Python.h":
@@ -78,12 +80,12 @@ cdef CNode *apply_owned(uint16_t op, CNode *a, CNode *b) except NULL:
     try:
         return build_alu(op, 2, src)
     finally:
-        c_decref(a.self)
-        c_decref(b.self)
+        c_decref(object_of(a))
+        c_decref(object_of(b))
 
 
 cdef inline CNode *_new_ref(CNode *n) noexcept:
-    c_incref(n.self)
+    c_incref(object_of(n))
     return n
 
 
@@ -291,7 +293,7 @@ cdef int answer_form(Form *f, CNode *root, CNode **out) except -1:
     form_sort(f)
     out[0] = form_build(f, root.dtype)
     if out[0] == root:
-        c_decref(root.self)
+        c_decref(object_of(root))
         return 0
     return 1
 
@@ -313,7 +315,7 @@ cdef int _negative_divisor(CNode *root, Form *n, int64_t d, bint mod, CNode **ou
     if mod:
         src[0] = inner
         out[0] = build_alu(OP_NEG, 1, src)
-        c_decref(inner.self)
+        c_decref(object_of(inner))
     else:
         out[0] = inner
     return 1
@@ -337,7 +339,7 @@ cdef int _factored(CNode *root, bint mod, int64_t g, int64_t e, Form *q, Form *r
     try:
         done = form_add_term(r, inner, g) and form_fits(r, root.dtype) and answer_form(r, root, out)
     finally:
-        c_decref(inner.self)
+        c_decref(object_of(inner))
     return done
 
 
@@ -439,7 +441,7 @@ cdef int _reduce(CNode *root, Form *n, int64_t d, bint mod, CNode **out) except 
         done = (form_add_term(&q, inner, 1) and form_fits(&q, root.dtype)
                 and answer_form(&q, root, out))
     finally:
-        c_decref(inner.self)
+        c_decref(object_of(inner))
     return done
 
 
@@ -458,5 +460,5 @@ cdef int _rule_floormod(CNode *root, CNode **out) except -1:
     return _divide(root, True, out)
 
 
-register_native("affine.floordiv", _rule_floordiv)
-register_native("affine.floormod", _rule_floormod)
+register_native("affine.floordiv", _rule_floordiv, WANTS_CONST_RIGHT)
+register_native("affine.floormod", _rule_floormod, WANTS_CONST_RIGHT)

@@ -22,7 +22,8 @@ from morok._core.affine_witness cimport check_sums
 from morok._core.bounds cimport B_FLOORMOD
 from morok._core.infer cimport DTYPES
 from morok._core.match cimport register_native
-from morok._core.types cimport CNode, mk_mul, mk_sub
+from morok._core.program cimport WANTS_SUM
+from morok._core.types cimport CNode, mk_mul, mk_sub, object_of
 
 cdef extern from "Python.h":
     void c_incref "Py_INCREF"(PyObject *)
@@ -38,7 +39,7 @@ cdef enum AtomKind:
 
 
 cdef inline CNode *_new_ref(CNode *n) noexcept:
-    c_incref(n.self)
+    c_incref(object_of(n))
     return n
 
 
@@ -50,7 +51,7 @@ cdef struct Owned:
 cdef void _release(Owned *o) noexcept:
     while o.n:
         o.n -= 1
-        c_decref(o.nodes[o.n].self)
+        c_decref(object_of(o.nodes[o.n]))
 
 
 cdef int _rule_sum(CNode *root, CNode **out) except -1:
@@ -242,4 +243,4 @@ cdef int _whole_and_quotient(Form *f, uint32_t j, Owned *made) except -1:
     return form_add_term(&g, n, c) and _try(f, &g)
 
 
-register_native("affine.sum", _rule_sum)
+register_native("affine.sum", _rule_sum, WANTS_SUM)

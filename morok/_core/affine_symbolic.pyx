@@ -18,8 +18,9 @@ from morok._core.affine_divide cimport answer_form, apply_owned, form_built, gcd
 from morok._core.constant cimport const_value
 from morok._core.infer cimport DTYPES, OP_MUL, OP_RANGE
 from morok._core.match cimport register_native
+from morok._core.program cimport WANTS_NODE_RIGHT
 from morok._core.node cimport take
-from morok._core.types cimport NODE_BOUNDED, CNode, mk_mul
+from morok._core.types cimport NODE_BOUNDED, CNode, mk_mul, object_of
 
 cdef extern from "Python.h":
     void c_incref "Py_INCREF"(PyObject *)
@@ -29,7 +30,7 @@ cdef enum:
 
 
 cdef inline CNode *_new_ref(CNode *n) noexcept:
-    c_incref(n.self)
+    c_incref(object_of(n))
     return n
 
 cdef uint32_t _factors(CNode *n, CNode **out, uint32_t k) noexcept:
@@ -270,5 +271,5 @@ cdef int _rule_floormod_by_node(CNode *root, CNode **out) except -1:
     return _divide_by_node(root, True, out)
 
 
-register_native("affine.floordiv_by_node", _rule_floordiv_by_node)
-register_native("affine.floormod_by_node", _rule_floormod_by_node)
+register_native("affine.floordiv_by_node", _rule_floordiv_by_node, WANTS_NODE_RIGHT)
+register_native("affine.floormod_by_node", _rule_floormod_by_node, WANTS_NODE_RIGHT)

@@ -14,7 +14,7 @@ from libc.string cimport memcpy
 from morok._core.bounds cimport type_limits
 from morok._core.infer cimport DTYPES, OP_CONST, OP_VCONST, OP_VECTORIZE
 from morok._core.node cimport ArgRecord, const_int, intern, peek, take
-from morok._core.types cimport ARG_BOOL, ARG_FLOAT, ARG_INT, ARG_NONE, ARG_OBJECT, CNode
+from morok._core.types cimport ARG_BOOL, ARG_FLOAT, ARG_INT, ARG_NONE, ARG_OBJECT, CNode, object_of
 
 from morok._core.construct import node
 from morok.dtype import cast_value
@@ -99,12 +99,12 @@ cdef CNode *splat(uint16_t dtype, CNode *lane) except NULL:
     cdef object value
     cdef CNode *n
     if DTYPES[dtype].count == 1:
-        c_incref(lane.self)
+        c_incref(object_of(lane))
         return lane
-    value = (<object>lane.self).arg
+    value = (<object>object_of(lane)).arg
     made = node(OP_VCONST, <object>DTYPES[dtype].obj, (), (value,) * DTYPES[dtype].count)
     n = peek(made)
-    c_incref(n.self)
+    c_incref(object_of(n))
     return n
 
 
@@ -167,5 +167,5 @@ cdef CNode *make_number(uint16_t dtype, object value) except? NULL:
         return NULL
     made = node(OP_CONST, <object>DTYPES[scalar].obj, (), value)
     n = peek(made)
-    c_incref(n.self)
+    c_incref(object_of(n))
     return _repeat(dtype, n)

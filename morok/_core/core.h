@@ -1,7 +1,11 @@
 /* Small arithmetic that C has and Cython has not. */
 #ifndef MOROK_CORE_H
 #define MOROK_CORE_H
+#include <Python.h>
 #include <stdint.h>
+
+/* The object whose structure this is: it follows the header. */
+#define mk_object_of(n) ((PyObject *)((char *)(n) - sizeof(PyObject)))
 
 static inline uint64_t mk_mix(uint64_t a, uint64_t b) {
     __uint128_t r = (__uint128_t)a * b;

@@ -30,6 +30,7 @@ from morok._core.types cimport (
     mk_floormod,
     mk_mul,
     mk_sub,
+    object_of,
 )
 
 cdef extern from "Python.h":
@@ -263,12 +264,12 @@ cdef int build_right(Code *code, CNode **reg, CNode **out) except -1:
         while c.op != END:
             if c.op == REG:
                 made = reg[c.reg]
-                c_incref(made.self)
+                c_incref(object_of(made))
             elif c.op == BUILD:
                 made = _build(c, reg, &built[n - c.n])
                 for _i in range(c.n):
                     n -= 1
-                    c_decref(built[n].self)
+                    c_decref(object_of(built[n]))
             elif c.op == CONST or c.op == WCONST:
                 k -= 1
                 v = ints[k]
@@ -295,4 +296,4 @@ cdef int build_right(Code *code, CNode **reg, CNode **out) except -1:
     finally:
         while n:
             n -= 1
-            c_decref(built[n].self)
+            c_decref(object_of(built[n]))

@@ -6,6 +6,7 @@ from morok._core.constant cimport const_value, make_int
 from morok._core.infer cimport OP_WHERE
 from morok._core.match cimport register_native
 from morok._core.node cimport intern
+from morok._core.program cimport WANTS_ANYTHING, WANTS_POINT
 from morok._core.types cimport ARG_BOOL, NODE_BOUNDED, NODE_INVALID, CNode
 
 
@@ -32,5 +33,5 @@ cdef int _rule_gate(CNode *root, CNode **out) except -1:
     return out[0] != NULL
 
 
-register_native("fold.bounds", _rule_bounds)
-register_native("index.gate", _rule_gate)
+register_native("fold.bounds", _rule_bounds, WANTS_POINT)
+register_native("index.gate", _rule_gate, WANTS_ANYTHING)

@@ -19,7 +19,8 @@ from morok._core.constant cimport const_value, is_constant, make_float, make_int
 from morok._core.infer cimport DTYPES, OP_CONST, OP_VCONST, OP_VECTORIZE, OP_WHERE, OPS
 from morok._core.match cimport register_native
 from morok._core.node cimport ArgRecord, peek, take
-from morok._core.types cimport ARG_BOOL, ARG_FLOAT, ARG_INT, ARG_OBJECT, CNode
+from morok._core.program cimport WANTS_CONSTANTS
+from morok._core.types cimport ARG_BOOL, ARG_FLOAT, ARG_INT, ARG_OBJECT, CNode, object_of
 
 from morok._core.construct import node
 from morok.dtype import cast_value, from_bits, to_bits
@@ -244,7 +245,7 @@ cdef CNode *_uint64(CNode *root, uint8_t f, uint16_t scalar, CNode *a, CNode *b)
 
 cdef CNode *_cast(uint8_t f, uint16_t scalar, uint16_t source, CNode *a) except? NULL:
     """CAST or BITCAST of a scalar constant, by the rules of `morok.dtype`."""
-    cdef object value = (<object>a.self).arg, to = <object>DTYPES[scalar].obj, result
+    cdef object value = (<object>object_of(a)).arg, to = <object>DTYPES[scalar].obj, result
     if f == CASTS:
         return make_number(scalar, cast_value(value, to))
     if DTYPES[scalar].bits != DTYPES[source].bits or value != value:
@@ -279,9 +280,9 @@ cdef CNode *_lane(CNode *root, CNode *a, CNode *b) except? NULL:
 cdef object _lane_of(CNode *n, uint32_t i):
     """Lane i of a constant as a scalar CONST; None if it is no constant."""
     if n.op == OP_CONST:
-        return <object>n.self if is_constant(n) else None
+        return <object>object_of(n) if is_constant(n) else None
     if n.op == OP_VECTORIZE:
-        return <object>n.src[i].self if i < n.nsrc and is_constant(n.src[i]) else None
+        return <object>object_of(n.src[i]) if i < n.nsrc and is_constant(n.src[i]) else None
     if n.op != OP_VCONST:
         return None
     values = (<ArgRecord>n.arg).value
@@ -306,7 +307,7 @@ cdef int _vector(CNode *root, CNode **out) except -1:
         values.append(take(lane).arg)
     made = node(OP_VCONST, <object>DTYPES[root.dtype].obj, (), tuple(values))
     out[0] = peek(made)
-    c_incref(out[0].self)
+    c_incref(object_of(out[0]))
     return 1
 
 
@@ -316,7 +317,7 @@ cdef int _choose(CNode *root, CNode **out) except -1:
     if not const_value(root.src[0], &condition):
         return 0
     out[0] = root.src[1] if condition else root.src[2]
-    c_incref(out[0].self)
+    c_incref(object_of(out[0]))
     return 1
 
 
@@ -339,4 +340,4 @@ cdef int _rule_fold(CNode *root, CNode **out) except -1:
     return out[0] != NULL
 
 
-register_native("fold", _rule_fold)
+register_native("fold", _rule_fold, WANTS_CONSTANTS)

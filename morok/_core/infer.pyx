@@ -23,7 +23,7 @@ from morok._core.hashtable cimport (
     table_reserve,
 )
 from morok._core.scope cimport infer_ranges
-from morok._core.types cimport ARG_BOOL, ARG_INT, ARG_OBJECT, NODE_BOUNDED, CNode
+from morok._core.types cimport ARG_BOOL, ARG_INT, ARG_OBJECT, NODE_BOUNDED, CNode, object_of
 
 import hashlib
 
@@ -242,7 +242,7 @@ cdef tuple _symbolic_sizes(CNode *operand):
         s = operand.src[i]
         if not s.flags & NODE_BOUNDED or s.vmin < 0:
             return None
-        dims.append(s.vmin if s.op == OP_CONST else <object>s.self)
+        dims.append(s.vmin if s.op == OP_CONST else <object>object_of(s))
     return tuple(dims)
 
 
@@ -457,7 +457,7 @@ cdef tuple _bufferize(CNode *n):
                 return None
             dims.append(end.iarg)
         else:
-            dims.append(<object>end.self)
+            dims.append(<object>object_of(end))
     return tuple(dims)
 
 

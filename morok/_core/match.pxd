@@ -2,13 +2,14 @@
 """Sets of compiled rules: what other core modules may call."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from morok._core.program cimport Test, native_rule
 from morok._core.types cimport CNode
 
 # Makes a native rule known by name. Call it when the module that implements the rule is imported.
-cdef int register_native(str name, native_rule function) except -1
+# `wants`: NativeWants, a node that lacks one of them is not offered to the rule.
+cdef int register_native(str name, native_rule function, uint8_t wants) except -1
 # Whether the time of every try is taken.
 cdef void set_timing(bint on) noexcept
 

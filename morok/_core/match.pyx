@@ -15,7 +15,7 @@ Registers borrow: everything they name lies below the root, which the caller kee
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from morok._core.evaluate cimport build_right, evaluate, passes_rest
@@ -26,7 +26,9 @@ from morok._core.program cimport (
     CHECK, COMMUTE, CONTEXT, Code, Instruction, LOAD, MAX_ARGUMENTS, MAX_CHOICES,
     MAX_REGISTERS, MAX_STACK, Program, SAME, TAKE, Test, add_native, native_rule, op_mask,
 )
-from morok._core.types cimport CNode, NODE_OVER_SHIFT, mk_mix
+from morok._core.types cimport (
+    CNode, NODE_KIN_SHIFT, NODE_OVER_SHIFT, NODE_VALUE_SHIFT, mk_mix, object_of,
+)
 
 import weakref
 
@@ -53,8 +55,8 @@ cdef enum:
     FEW_LOOKS = 64  # room in a new set
 
 
-cdef int register_native(str name, native_rule function) except -1:
-    return add_native(name, function)
+cdef int register_native(str name, native_rule function, uint8_t wants) except -1:
+    return add_native(name, function, wants)
 
 
 def checked_build():
@@ -102,7 +104,7 @@ cdef int _fire_for(
             return _call(p, reg, ctx, out)
         return build_right(p.right, reg, out) and _accept(p, root, out)
     except Exception as error:
-        node = <object>root.self
+        node = <object>object_of(root)
         error.add_note(f"in rule {p.name}, at {node.op.name} : {node.dtype}")
         raise
     finally:
@@ -115,7 +117,7 @@ cdef int _call(Program p, CNode **reg, PyObject *ctx, CNode **out) except -1:
     cdef PyObject *args[MAX_ARGUMENTS + 1]
     cdef int i
     for i in range(p.n_arguments):
-        args[i + 1] = ctx if p.arguments[i] == CONTEXT else reg[p.arguments[i]].self
+        args[i + 1] = ctx if p.arguments[i] == CONTEXT else object_of(reg[p.arguments[i]])
     answer = PyObject_Vectorcall(p.function, &args[1], p.n_arguments, NULL)
     if answer is None:
         return 0
@@ -128,7 +130,7 @@ cdef int _call(Program p, CNode **reg, PyObject *ctx, CNode **out) except -1:
         if CHECKS:
             raise RuleError("a rule returned its own node: return None instead", rule=p.name)
         return 0
-    c_incref(out[0].self)
+    c_incref(object_of(out[0]))
     return 1
 
 
@@ -142,11 +144,11 @@ cdef int _accept(Program p, CNode *root, CNode **out) except -1:
     """A data or native rule changes neither dtype nor shape: where it would, it does not fire."""
     cdef bint ok
     if out[0] == root:
-        c_decref(root.self)
+        c_decref(object_of(root))
         return 0
     ok = out[0].dtype == root.dtype and _same_shape(out[0], root)
     if not ok:
-        c_decref(out[0].self)
+        c_decref(object_of(out[0]))
     return ok
 
 
@@ -246,15 +248,22 @@ cdef inline uint64_t _look_key(CNode *n) noexcept:
     cdef uint64_t key = <uint64_t>1 << 63 | n.op
     cdef CNode *s
     key |= <uint64_t>(DTYPES[n.dtype].kind & 31) << 7 | <uint64_t>min(n.nsrc, <uint32_t>3) << 12
+    key |= <uint64_t>(n.flags >> NODE_KIN_SHIFT & 15) << 46
     if n.nsrc:
         s = n.src[0]
-        key |= <uint64_t>s.op << 14 | <uint64_t>(s.flags >> NODE_OVER_SHIFT) << 21
+        key |= <uint64_t>s.op << 14 | _outlook(s) << 21
         key |= <uint64_t>(DTYPES[s.dtype].kind & 31) << 27
         if n.nsrc > 1:
             key |= <uint64_t>(n.src[1] == s) << 32
             s = n.src[1]
-            key |= <uint64_t>s.op << 33 | <uint64_t>(s.flags >> NODE_OVER_SHIFT) << 40
+            key |= <uint64_t>s.op << 33 | _outlook(s) << 40
     return key
+
+
+cdef inline uint64_t _outlook(CNode *s) noexcept:
+    """What a source adds to the look of its user: three bits about its sources, three about its
+    value."""
+    return s.flags >> NODE_OVER_SHIFT & 7 | s.flags >> NODE_VALUE_SHIFT << 3
 
 
 cdef inline Look *_find_look(Matcher m, uint64_t key) noexcept:
@@ -396,11 +405,14 @@ cdef class Matcher:
                 raise MemoryError()
             self.chosen = grown
             self.cap_chosen = k
+        g.op = n.op
+        g.flags = n.flags
         g.nsrc = min(n.nsrc, <uint32_t>3)
         g.same = n.nsrc > 1 and n.src[0] == n.src[1]
         for k in range(2):
             g.ops[k] = n.src[k].op if k < n.nsrc else 0
             g.over[k] = n.src[k].flags if k < n.nsrc else 0
+            g.values[k] = n.src[k].flags >> NODE_VALUE_SHIFT if k < n.nsrc else 0
             if k < n.nsrc:
                 s0 |= _source_bits0[g.ops[k]]
                 s1 |= _source_bits1[g.ops[k]]

@@ -9,11 +9,11 @@ from morok._core.types cimport CNode
 
 
 cdef class Node:
-    cdef CNode n  # the structure; `n.self` points back here
+    cdef CNode n  # the structure; `object_of(&n)` is this object
     cdef object __weakref__  # lazily made list of weak references
 
 
-# The next four return a NEW reference to `n.self`, which the caller owns; NULL with an exception.
+# The next four return a NEW reference to the node, which the caller owns; NULL with an exception.
 
 # the node of this structure; `arg` is an ArgRecord or NULL
 cdef CNode *intern(

@@ -79,4 +79,5 @@ def set_provenance(obj: Any) -> Any:
 
 def node_stats() -> dict[str, int]:
     """Counts since the process began: nodes `built`, `hits` of the table; now `live` nodes, live
-    `arguments`, `slots` of the table; `node_bytes` of one object."""
+    `arguments`, `slots` of the table; `node_bytes` of one object; `memory`, bytes held for objects
+    and table."""

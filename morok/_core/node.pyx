@@ -24,6 +24,7 @@ from libc.string cimport memcpy
 
 from morok._core.argument cimport ArgRecord, count_records
 from morok._core.hashtable cimport (
+    Entry,
     Table,
     table_home,
     table_init,
@@ -42,11 +43,19 @@ from morok._core.types cimport (
     ARG_NONE,
     ARG_OBJECT,
     NODE_BOUNDED,
+    NODE_INTERNED,
+    NODE_KIN,
+    NODE_LEFT_IN_RIGHT,
     NODE_OVER_ADD,
     NODE_OVER_CONST,
     NODE_OVER_MUL,
+    NODE_POINT,
+    NODE_RIGHT_IN_LEFT,
+    NODE_VALUE_SHIFT,
     CNode,
+    const_class,
     mk_mix,
+    object_of,
 )
 
 cdef extern from "Python.h":
@@ -57,7 +66,9 @@ cdef extern from "Python.h":
 
 cdef extern from "node.h":
     PyObject *mk_provenance  # of this thread; owned, NULL = none
-    object mk_new_object(PyTypeObject *cls, PyTypeObject *base)
+    object mk_new_object(PyTypeObject *cls)
+    size_t mk_slot_memory()
+    size_t MK_SLOT_BYTES
     void mk_adopt(PyTypeObject *cls, PyTypeObject *base, void *construct)
 
 
@@ -138,7 +149,7 @@ cdef tuple _tuple_of(CNode **nodes, Py_ssize_t n):
     cdef Py_ssize_t i
     cdef object o
     for i in range(n):
-        o = <object>nodes[i].self
+        o = <object>object_of(nodes[i])
         Py_INCREF(o)
         PyTuple_SET_ITEM(t, i, o)
     return t
@@ -159,11 +170,10 @@ cdef class Node:
         # Leave the table first: a callback may build the same structure while this object dies.
         cdef CNode *n = &self.n
         cdef uint32_t i
-        if n.self != NULL:
+        if n.flags & NODE_INTERNED:
             table_remove(&_nodes, n.h0, n)
-            n.self = NULL
             for i in range(n.nsrc):
-                _bury(n.src[i].self)
+                _bury(object_of(n.src[i]))
             if n.arg != NULL:
                 c_decref(n.arg)
             if n.realized != NULL:
@@ -255,7 +265,7 @@ cdef class Node:
     @property
     def device(self):
         """The DEVICE node that the value lives on, or None."""
-        return <object>self.n.device.self if self.n.device != NULL else None
+        return <object>object_of(self.n.device) if self.n.device != NULL else None
 
     @property
     def provenance(self):
@@ -321,8 +331,8 @@ cdef CNode *peek(object o) except NULL:
 
 cdef object take(CNode *n):
     """Fast entry: an owned reference becomes a Python object."""
-    cdef object o = <object>n.self
-    c_decref(n.self)
+    cdef object o = <object>object_of(n)
+    c_decref(object_of(n))
     return o
 
 
@@ -353,7 +363,7 @@ cdef CNode *_find(
             while k < nsrc and n.src[k] == src[k]:
                 k += 1
             # A node whose count is 0 is dying (a callback of a weak reference runs): a miss.
-            if k == nsrc and c_refcount(n.self) != 0:
+            if k == nsrc and c_refcount(object_of(n)) != 0:
                 return n
         i = (i + 1) & _nodes.mask
 
@@ -393,11 +403,29 @@ cdef uint64_t hash_tail(uint64_t a, uint64_t b) noexcept:
     return mk_mix(a ^ b, <uint64_t>0x589965CC75374CC3)
 
 
-cdef inline uint8_t _over(uint16_t op) noexcept:
+cdef inline uint16_t _over(uint16_t op) noexcept:
     """What a source of this op adds to the flags of its user."""
     if op == OP_CONST or op == OP_VCONST or op == OP_VECTORIZE:
         return NODE_OVER_CONST
     return NODE_OVER_ADD if op == OP_ADD else NODE_OVER_MUL if op == OP_MUL else 0
+
+
+cdef inline uint16_t _kinship(CNode *a, CNode *b) noexcept:
+    """The flags of a node with these two sources that say where a node occurs twice."""
+    cdef uint32_t i, k
+    cdef uint16_t flags = 0
+    if a.nsrc > 3 or b.nsrc > 3:
+        return NODE_RIGHT_IN_LEFT | NODE_LEFT_IN_RIGHT | NODE_KIN  # it may be so
+    for i in range(a.nsrc):
+        if a.few[i] == b:
+            flags |= NODE_RIGHT_IN_LEFT
+        for k in range(b.nsrc):
+            if a.few[i] == b.few[k]:
+                flags |= NODE_KIN
+    for k in range(b.nsrc):
+        if b.few[k] == a:
+            flags |= NODE_LEFT_IN_RIGHT
+    return flags
 
 
 cdef CNode *intern(
@@ -422,14 +450,14 @@ cdef CNode *intern(
     a = hash_tail(a, b)
     n = _find(a, op, dtype, nsrc, src, akind, iarg, arg)
     if n != NULL:
-        c_incref(n.self)
+        c_incref(object_of(n))
         _hits += 1
         return n
     if _uop_type == NULL:
         raise RuntimeError("no node class is registered: import morok.ir")
-    # Until `n.self` is set, `u` owns its shape, ranges and malloc'ed list of sources, no more.
+    # Until it is in the table, `u` owns its shape, ranges and malloc'ed list of sources, no more.
     built = _built
-    u = <Node>mk_new_object(_uop_type, <PyTypeObject *>Node)
+    u = <Node>mk_new_object(_uop_type)
     n = &u.n
     n.src = n.few
     if nsrc > 3:
@@ -453,26 +481,32 @@ cdef CNode *intern(
         n.flags |= _over(src[k].op)
         n.below0 |= src[k].below0
         n.below1 |= src[k].below1
+    if nsrc == 2:
+        n.flags |= _kinship(src[0], src[1])
+    elif op == OP_CONST:
+        n.flags |= const_class(akind, iarg) << NODE_VALUE_SHIFT
     infer_all(n)
+    if n.flags & NODE_BOUNDED and n.vmin == n.vmax:
+        n.flags |= NODE_POINT
     if built != _built:
         # Inference ran Python code, and so another thread, which may have built the same node.
         found = _find(a, op, dtype, nsrc, src, akind, iarg, arg)
         if found != NULL:
-            c_incref(found.self)
+            c_incref(object_of(found))
             _hits += 1
             return found
     table_reserve(&_nodes)
     for k in range(nsrc):
-        c_incref(src[k].self)
+        c_incref(object_of(src[k]))
     if arg != NULL:
         c_incref(arg)
     if mk_provenance != NULL:
         c_incref(mk_provenance)
         n.provenance = mk_provenance
-    n.self = <PyObject *>u
     table_insert(&_nodes, a, n)
+    n.flags |= NODE_INTERNED
     _built += 1
-    c_incref(n.self)
+    c_incref(object_of(n))
     return n
 
 
@@ -501,6 +535,8 @@ cdef int adopt_class(type cls, void *construct) except -1:
         raise RuntimeError("the node class is registered already")
     if not issubclass(cls, Node) or cls.__basicsize__ != Node.__basicsize__:
         raise TypeError("the node class must derive from Node and have __slots__ = ()")
+    if <size_t>Node.__basicsize__ != MK_SLOT_BYTES:
+        raise TypeError(f"a node has {Node.__basicsize__} bytes, its slots have {MK_SLOT_BYTES}")
     mk_adopt(<PyTypeObject *>cls, <PyTypeObject *>Node, construct)
     _uop_type = <PyTypeObject *>cls
     return 0
@@ -529,7 +565,8 @@ cdef uint32_t new_mark() noexcept:
 
 def node_stats():
     """Counts since the process began: nodes `built`, `hits` of the table; now `live` nodes, live
-    `arguments`, `slots` of the table; `node_bytes` of one object."""
+    `arguments`, `slots` of the table; `node_bytes` of one object; `memory`, bytes held for objects
+    and table."""
     return {
         "live": _nodes.used,
         "built": _built,
@@ -537,4 +574,5 @@ def node_stats():
         "arguments": count_records(),
         "slots": _nodes.mask + 1,
         "node_bytes": Node.__basicsize__,
+        "memory": mk_slot_memory() + (_nodes.mask + 1) * sizeof(Entry),
     }

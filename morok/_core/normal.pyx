@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 from morok._core.node cimport hash_head, hash_source, hash_tail, peek
 from morok._core.ptrmap cimport PtrMap, PtrSlot, ptrmap_find, ptrmap_free, ptrmap_init, ptrmap_put
 from morok._core.stack cimport Frame, Stack, stack_init, stack_push
-from morok._core.types cimport CNode
+from morok._core.types cimport CNode, object_of
 
 
 cdef struct Hash:
@@ -92,7 +92,7 @@ def normal_key(root, dict visit, drop):
                         w.stack.n -= 1
                     continue
                 if functions[n.op] != NULL:
-                    result = (<object>functions[n.op])(<object>n.self)
+                    result = (<object>functions[n.op])(<object>object_of(n))
                     if result is not None:
                         other = peek(result)
                         _note(&w, n, other.h0, other.h1)

@@ -10,6 +10,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from morok._core.constant cimport is_constant
 from morok._core.infer cimport DTYPES, OPS
 from morok._core.match cimport register_native
+from morok._core.program cimport WANTS_NODE_RIGHT
 from morok._core.node cimport ArgRecord, build_alu
 from morok._core.types cimport ARG_NONE, ARG_OBJECT, CNode, mk_mix
 
@@ -79,4 +80,4 @@ cdef int _rule_commute(CNode *root, CNode **out) except -1:
     return 1
 
 
-register_native("order.commutative", _rule_commute)
+register_native("order.commutative", _rule_commute, WANTS_NODE_RIGHT)

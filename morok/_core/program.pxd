@@ -9,8 +9,8 @@ from morok._core.types cimport CNode
 # A rule written in C. 1: `out` is the replacement, a new reference. 0: does not apply.
 ctypedef int (*native_rule)(CNode *root, CNode **out) except -1
 
-# Makes a native rule known by name.
-cdef int add_native(str name, native_rule function) except -1
+# Makes a native rule known by name. `wants`: NativeWants, what a node needs to be offered to it.
+cdef int add_native(str name, native_rule function, uint8_t wants) except -1
 # The bits of an iterable of op numbers; all for None.
 cdef int op_mask(object ops, uint64_t *low, uint64_t *high) except -1
 
@@ -30,6 +30,14 @@ cdef enum TestFlag:
     TEST_ARG = 32  # the argument (akind, iarg or arg)
     TEST_DTYPE = 64  # lanes of dtype
     TEST_KINDS = 128  # a dtype of the classes `kinds`
+
+cdef enum NativeWants:
+    WANTS_ANYTHING = 0
+    WANTS_CONSTANTS = 1  # one or two sources are constants, of three or more the first
+    WANTS_POINT = 2  # the root's bounds meet
+    WANTS_CONST_RIGHT = 4  # the second source is a constant
+    WANTS_NODE_RIGHT = 8  # the second source is no scalar constant
+    WANTS_SUM = 16  # an ADD, or something of which an operand is a constant or a sum
 
 cdef enum InstructionKind:
     CHECK  # test register dst
@@ -155,6 +163,7 @@ cdef class Program:
     cdef uint8_t arguments[16]  # registers it gets; CONTEXT = the pass context
     cdef int n_arguments
     cdef native_rule native  # or NULL
+    cdef uint8_t wants  # NativeWants of the native rule
     cdef list keep  # owns what `arg` pointers borrow
 
     cdef CNode *hold(self, object value) except NULL

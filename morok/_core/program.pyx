@@ -7,7 +7,7 @@ function or a C function for its right side. `match.pyx` runs them.
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from morok._core.infer cimport OPS, dtype_id
@@ -49,17 +49,19 @@ cdef int _argument_holder() except -1:
 
 cdef struct NativeRow:
     native_rule function  # never NULL
+    uint8_t wants  # NativeWants
 
 cdef NativeRow _natives[256]
 cdef int _n_natives = 0
 cdef dict _native_names = {}  # name -> row
 
 
-cdef int add_native(str name, native_rule function) except -1:
+cdef int add_native(str name, native_rule function, uint8_t wants) except -1:
     global _n_natives
     if name in _native_names or _n_natives == 256:
         raise ValueError(f"native rule {name} is registered already, or there are too many")
     _natives[_n_natives].function = function
+    _natives[_n_natives].wants = wants
     _native_names[name] = _n_natives
     _n_natives += 1
     return 0
@@ -171,6 +173,7 @@ cdef class Program:
                 known = ", ".join(native_rules())
                 raise RuleError(f"no native rule {native!r}: there are {known}", rule=name)
             self.native = _natives[<int>_native_names[native]].function
+            self.wants = _natives[<int>_native_names[native]].wants
 
     def __dealloc__(self):
         PyMem_Free(self.steps)

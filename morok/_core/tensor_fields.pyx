@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 
 from morok._core.memory cimport Buffer
 from morok._core.node cimport glance
-from morok._core.types cimport CNode
+from morok._core.types cimport CNode, object_of
 
 cdef extern from "Python.h":
     Py_ssize_t c_refcount "Py_REFCNT"(PyObject *)
@@ -63,7 +63,7 @@ cdef PyObject *memory_below(CNode *base) except NULL:
     cdef int64_t number = base.src[0].iarg
     cdef Known *place = &known[number & (KNOWN - 1)]
     if place.number != number or place.memory == NULL:
-        memory = memory_of_buffer(<object>base.self)
+        memory = memory_of_buffer(<object>object_of(base))
         place.number = number
         place.memory = <PyObject *>memory
     return place.memory
@@ -71,7 +71,7 @@ cdef PyObject *memory_below(CNode *base) except NULL:
 
 cdef CNode *_below(CNode *view) except NULL:
     """Of a SHRINK to symbolic dims what it shows all of, else itself; never new."""
-    under = memory_under(<object>view.self)
+    under = memory_under(<object>object_of(view))
     return glance(<PyObject *>under)
 
 
@@ -90,7 +90,7 @@ cdef int look(PyObject *tensor, bint written, PyObject **memory) except -1:
             n = _below(n)
         alone = False
     while n.op == op_reshape:
-        alone = alone and c_refcount(n.self) == 1
+        alone = alone and c_refcount(object_of(n)) == 1
         n = n.src[0]
     if n.op != op_buffer:
         return WAITING
@@ -99,5 +99,5 @@ cdef int look(PyObject *tensor, bint written, PyObject **memory) except -1:
         return READY
     if (<Buffer>memory[0]).block == NULL:
         return LENT
-    alone = alone and c_refcount(n.self) == 1 and c_refcount(memory[0]) == 1
+    alone = alone and c_refcount(object_of(n)) == 1 and c_refcount(memory[0]) == 1
     return READY if alone else OBSERVED

@@ -9,7 +9,7 @@ from libc.stdlib cimport free, malloc
 from morok._core.node cimport Node, new_mark, peek, take, with_sources
 from morok._core.ptrmap cimport PtrMap, PtrSlot, ptrmap_find, ptrmap_free, ptrmap_init, ptrmap_put
 from morok._core.stack cimport Frame, Stack, stack_init, stack_push
-from morok._core.types cimport CNode, RangeSet
+from morok._core.types cimport CNode, RangeSet, object_of
 
 
 # ---- order --------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ cdef int _append_all(list out, list roots) except -1:
             while s.n:
                 f = &s.frames[s.n - 1]
                 if f.next == f.node.nsrc:
-                    out.append(<object>f.node.self)
+                    out.append(<object>object_of(f.node))
                     s.n -= 1
                     continue
                 n = f.node.src[f.next]
@@ -41,7 +41,7 @@ cdef int _append_all(list out, list roots) except -1:
                     if n.nsrc:
                         stack_push(&s, n, 0)
                     else:
-                        out.append(<object>n.self)
+                        out.append(<object>object_of(n))
     finally:
         free(s.frames)
     return 0
@@ -65,13 +65,13 @@ cdef int _append_until(list out, list roots, object stop) except -1:
             while s.n:
                 f = &s.frames[s.n - 1]
                 if f.next == f.node.nsrc:
-                    out.append(<object>f.node.self)
+                    out.append(<object>object_of(f.node))
                     s.n -= 1
                     continue
                 n = f.node.src[f.next]
                 f.next += 1
                 if ptrmap_put(&seen, n, NULL):
-                    o = <object>n.self
+                    o = <object>object_of(n)
                     stack_push(&s, n, n.nsrc if (stop(o) if call else o in stop) else 0)
     finally:
         free(s.frames)
@@ -111,7 +111,7 @@ cdef int _append_open(list out, list roots, CNode *rng) except -1:
             while s.n:
                 f = &s.frames[s.n - 1]
                 if f.next == f.node.nsrc:
-                    out.append(<object>f.node.self)
+                    out.append(<object>object_of(f.node))
                     s.n -= 1
                     continue
                 n = f.node.src[f.next]
@@ -258,7 +258,7 @@ cdef object _substitute(object root, dict replace, RangeSet *keys):
                 continue
             ptrmap_put(&done.map, n, done.rebuild(n))
             s.n -= 1
-        return <object>done.result(peek(root)).self
+        return <object>object_of(done.result(peek(root)))
     finally:
         free(s.frames)
 
@@ -326,7 +326,7 @@ def cut_realized(root, dict visit=None, drop=()):
                     continue
                 if functions[n.op] != NULL:
                     # Asked once: a node with sources comes back here only with `next` above 0.
-                    result = (<object>functions[n.op])(<object>n.self)
+                    result = (<object>functions[n.op])(<object>object_of(n))
                     if result is not None:
                         done.keep.append(result)
                         ptrmap_put(&done.map, n, peek(result))
@@ -343,7 +343,7 @@ def cut_realized(root, dict visit=None, drop=()):
             else:
                 ptrmap_put(&done.map, n, done.rebuild(n))
             s.n -= 1
-        return <object>done.result(peek(root)).self
+        return <object>object_of(done.result(peek(root)))
     finally:
         free(s.frames)
 
@@ -395,14 +395,14 @@ def rebuild(root, dict visit):
             else:
                 src = PyTuple_New(n.nsrc)
                 for k in range(n.nsrc):
-                    item = <object>done.result(n.src[k]).self
+                    item = <object>object_of(done.result(n.src[k]))
                     Py_INCREF(item)
                     PyTuple_SET_ITEM(src, k, item)
-                result = (<object>functions[n.op])(<object>n.self, src)
+                result = (<object>functions[n.op])(<object>object_of(n), src)
                 new = peek(result)
                 done.keep.append(result)
             ptrmap_put(&done.map, n, new)
             s.n -= 1
-        return <object>done.result(peek(root)).self
+        return <object>object_of(done.result(peek(root)))
     finally:
         free(s.frames)

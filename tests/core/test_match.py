@@ -419,9 +419,10 @@ def test_rules_that_the_ops_around_a_node_rule_out_are_not_tried() -> None:
     double, constant, terms, same = {"double"}, {"constant"}, {"terms"}, {"same"}
     for node_, expected in (
         (i + j, none), (i + i, double), (i + 3, none), (i * j + i, none),
-        ((i + 3) + j, constant | same), (j + (i + 3), constant | same), ((i + j) + k, same),
-        ((i + j * 2) + k * 3, terms | same), (k * 3 + (j * 2 + i), terms | same),
-        ((i + j) + k * 3, same), ((i + 3) + (i + 3), double | constant | same),
+        ((i + 3) + j, constant), (j + (i + 3), constant), ((i + j) + k, none),
+        ((i + j * 2) + k * 3, terms), (k * 3 + (j * 2 + i), terms),
+        ((i + j) + k * 3, none), ((i + 3) + (i + 3), double | constant),
+        ((i + j) + j, same), (i + (i + j), same), ((i + 3) + i, constant | same),
     ):  # fmt: skip
         tried = set()
         for name, left in (
@@ -437,6 +438,28 @@ def test_rules_that_the_ops_around_a_node_rule_out_are_not_tried() -> None:
             if rules.stats()[0].tries > before:
                 tried.add(name)
         assert tried == expected, node_
+
+
+def test_literals_are_told_apart_before_a_rule_is_tried() -> None:
+    wide = UOp.const(dtypes.uint64, 2**63)
+    for name, left, hit, missed in (
+        ("zero", x * 0, i * 0, (i * 1, i * 2, i * -1)),
+        ("one", x * 1, i * 1, (i * 0, i * 2, i * -1)),
+        ("minus", x * -1, i * -1, (i * 0, i * 1, i * 7)),
+        ("other", x * 7, i * 7, (i * 0, i * 1, i * -1)),
+        ("any", x * Const("c"), i * 3, (i * (i + 1),)),
+    ):
+        rules = RuleSet("literals", dtype="x")
+        rules.table([(name, left, x)])
+        assert rules.rewrite(hit) is i
+        before = rules.stats()[0].tries
+        for node_ in missed:
+            assert rules.rewrite(node_) is None
+        assert rules.stats()[0].tries == before, name
+    large = RuleSet("large")
+    large.table([("large", x + Const("c"), x)])
+    value = i.cast(dtypes.uint64)
+    assert large.rewrite(UOp(Ops.ADD, dtypes.uint64, (value, wide))) is value
 
 
 def test_idle_loops_are_seen_before_python_is_entered() -> None:
