@@ -148,9 +148,9 @@ class Activation(Reduce):
         return (below.where(0.0, x) + rest) / beta if beta != 1 else below.where(0.0, x) + rest
 
     def _log1p(self) -> Self:
-        """log(1 + u) for u >= 0, to full relative accuracy near 0: what the sum 1 + u rounds away is
-        made up for (D. Goldberg, What Every Computer Scientist Should Know About Floating-Point
-        Arithmetic, theorem 4)."""
+        """log(1 + u) for u >= 0, accurate near 0 too: what the sum 1 + u rounds away is made up for
+        (D. Goldberg, What Every Computer Scientist Should Know About Floating-Point Arithmetic,
+        theorem 4)."""
         total = self + 1.0
         lost = total.eq(1.0)
         away = lost.where(1.0, total - 1.0)
