@@ -218,7 +218,9 @@ def to_half(x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "narrow"), [(dtypes.float16, to_half), (dtypes.bfloat16, to_bfloat16)], ids=str
+    ("dtype", "narrow"),
+    [(dtypes.float16, to_half), (dtypes.bfloat16, to_bfloat16)],
+    ids=("half", "bfloat16"),
 )
 def test_halves_are_computed_in_float32_and_rounded_where_they_are_stored(
     dtype: DType, narrow: Callable[[np.ndarray], np.ndarray], rng: np.random.Generator
