@@ -122,6 +122,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "SPLIT": _divisor,
     "SWAP": _two_axes,
     "MERGE": _two_axes,
+    "NEST": _divisor,
     "TAIL": _no_divisor,
     "PADTO": _no_divisor,
     "LOCAL": _copied,

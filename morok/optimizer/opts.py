@@ -14,6 +14,7 @@ TAIL      R(a, n*m+k) -> R(a, n*m), and R(a+1, k) + n*m beside it        output 
 THREAD    R(a, n, LOOP) -> R(a, n, THREAD)                               outermost output
 GROUP     R(a, n*m) -> R(a, n)*m + R(new, m, GROUP_REDUCE)               REDUCE
 GROUPTOP  R(a, m*n) -> R(a, m, GROUP_REDUCE)*n + R(a+1, n)               REDUCE
+NEST      REDUCE(x(r), r) -> REDUCE(REDUCE(x(r*m + new), new), r)        REDUCE
 PADTO     R(a, n) -> R(a, n rounded up to a multiple of m), gated R < n  output or REDUCE
 LOCAL     INDEX(PARAM(slot), f(a, b)) ->                                 any loops
           INDEX(BUFFERIZE(INDEX(PARAM(slot), f(new, new+1)), new, new+1), a, b)
@@ -52,6 +53,7 @@ from morok.optimizer.actions import merge, split, swap, tail, unroll, upcast
 from morok.optimizer.groups import group, group_top, no_locals
 from morok.optimizer.legality import MAX_INSTANCES, axis_number, ranges_of
 from morok.optimizer.local import MAX_LOCAL_BYTES, local
+from morok.optimizer.nesting import nest
 from morok.optimizer.padding import padto
 from morok.optimizer.streaming import stream
 from morok.optimizer.threads import thread
@@ -71,6 +73,7 @@ class OptOps(enum.Enum):
     TAIL = "TAIL"
     PADTO = "PADTO"
     LOCAL = "LOCAL"
+    NEST = "NEST"
     ACCUMULATE = "ACCUMULATE"
     STREAM = "STREAM"
     WINDOW = "WINDOW"
@@ -177,6 +180,7 @@ _ACTIONS = {
     OptOps.TAIL: _Action(tail),
     OptOps.PADTO: _Action(padto),
     OptOps.LOCAL: _Action(local, None),
+    OptOps.NEST: _Action(nest),
     OptOps.ACCUMULATE: _Action(accumulate, None),
     OptOps.STREAM: _Action(stream, 1),
     OptOps.WINDOW: _Action(window, None),
