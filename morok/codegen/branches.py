@@ -38,7 +38,8 @@ def skip_sums(sink: UOp) -> UOp:
 
         RANGE(end)  ->  RANGE(WHERE(c, end, 0))
 
-    Sums side by side share the loop: it runs if the condition of one of them holds.
+    Sums side by side share the loop: it runs if the condition of one of them holds. A condition on
+    a loop that the sum stands outside of is of no use: the sum is formed before it is known.
     """
     if not sink.has(Ops.WHERE) or not sink.has(Ops.END):
         return sink
@@ -52,7 +53,9 @@ def skip_sums(sink: UOp) -> UOp:
         if node.op is not Ops.END or not _only_sums(node):
             continue
         needed = _needed(node, users)
-        if needed is not None and needed.open_ranges:
+        if needed is None or not needed.open_ranges:
+            continue
+        if set(needed.open_ranges) <= set(node.open_ranges):  # else it is asked in an inner loop
             rng = node.src[1]
             end = needed.where(rng.src[0], UOp.const(rng.src[0].dtype, 0))
             skipped[rng] = UOp(Ops.RANGE, rng.dtype, (end, *rng.src[1:]), rng.arg)

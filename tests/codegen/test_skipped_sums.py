@@ -53,3 +53,13 @@ def test_conditions_on_data_are_asked_afterwards() -> None:
     total = x.at(i * 5 + j).reduce(ReduceOp.ADD, j)
     kernel = k.kernel(out.at(i).store((limit.at(i) < 0.5).where(total, 0.0), i))
     assert skipped(kernel) == 0
+
+
+def test_a_sum_outside_the_loop_that_asks_is_computed_once() -> None:
+    k = Builder(2)
+    i, m, j = k.loop(6), k.loop(7), k.red(5)
+    out, x = k.param(42), k.param(30)
+    total = x.at(i * 5 + j).reduce(ReduceOp.ADD, j)
+    kernel = k.kernel(out.at(i * 7 + m).store((m < 3).where(total, 0.0), i, m))
+    assert skipped(kernel) == 0
+    assert skipped(kernel, "TAIL(1, 4)") == 0
