@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import index
 from typing import Self
 
 from morok.dtype import Scalar, acc_dtype, dtypes, min_value
@@ -87,7 +88,14 @@ class Window(Linalg):
 
     def _per(self, method: str, name: str, value: Per, rank: int, least: int) -> Shape:
         """One number for each of `rank` axes."""
-        numbers = (value,) * rank if isinstance(value, int) else tuple(value)
+        try:
+            each = value if isinstance(value, Sequence) else (value,) * rank
+            numbers = tuple(map(index, each))
+        except TypeError:
+            fail(
+                DTypeError,
+                f"{method}: {name} is a whole number or one for each of {rank} axes, not {value!r}",
+            )
         if len(numbers) != rank or any(n < least for n in numbers):
             fail(ShapeError, f"{method}: {name}={value} for {rank} axes (each at least {least})")
         return numbers
@@ -112,7 +120,7 @@ class Window(Linalg):
     def _pads(self, method: str, padding: Per, rank: int) -> list[tuple[int, int]]:
         """(before, after) for each axis: one number, one an axis, or two an axis from the last axis
         on as in `pad`."""
-        if not isinstance(padding, int) and len(padding) == 2 * rank and rank > 1:
+        if isinstance(padding, Sequence) and len(padding) == 2 * rank and rank > 1:
             flat = self._per(method, "padding", padding, 2 * rank, 0)
             return list(zip(flat[::2], flat[1::2], strict=True))[::-1]
         return [(n, n) for n in self._per(method, "padding", padding, rank, 0)]
@@ -165,7 +173,8 @@ class Window(Linalg):
         stamp()
         rank = weight.ndim - 2
         shape, filters = self.shape, weight.shape
-        if rank < 1 or self.ndim != rank + 2 or groups < 1:
+        (groups,) = self._per("conv2d", "groups", groups, 1, 1)
+        if rank < 1 or self.ndim != rank + 2:
             fail(ShapeError, f"conv2d: shapes {shape} and {filters} with groups={groups}")
         batch, channels = shape[:2]
         out = filters[0]

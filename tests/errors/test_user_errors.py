@@ -203,3 +203,13 @@ def test_a_mistake_in_the_middle_of_a_training_step_changes_nothing() -> None:
     slope = 2 * out / out.size
     np.testing.assert_allclose(layer.weight.numpy(), before[0] - 0.5 * slope.T @ x, rtol=1e-5)
     np.testing.assert_allclose(layer.bias.numpy(), before[1] - 0.5 * slope.sum(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("padding", ((1, 1), (1, 1))), ("padding", None), ("stride", (1.5, 1)), ("groups", 1.0)],
+)
+def test_numbers_of_a_convolution_are_whole(name: str, value: Any) -> None:
+    with pytest.raises(DTypeError, match=re.escape(f"conv2d: {name}")) as caught:
+        a(1, 1, 5, 5).conv2d(a(1, 1, 3, 3), **{name: value})
+    assert repr(value) in str(caught.value)
