@@ -84,10 +84,10 @@ def _beside_numpy(case: Case, count: int, seconds: float) -> dict[str, float]:
 
 
 def _node(quick: bool) -> dict[str, float]:
-    from bench._rewrite_cases import cases
+    from bench._rewrite_cases import MEMORY, cases
     from bench._rewrite_morok import System  # not before: the other cases weigh this process
 
-    return cases(System(), [], quick)["memory"]()
+    return cases(System(), [], quick)[MEMORY]()
 
 
 def _counted(case: Case, make: Callable[[], tuple[Step, Wait]]) -> dict[str, float]:

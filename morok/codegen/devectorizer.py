@@ -375,8 +375,17 @@ def _cut_load(node: UOp, count: int, width: int, values: _Pieces) -> list[UOp]:
     for start in range(0, count, width):
         address = _address(node.src[1], start, width, values)
         alt = [values.part(value, start, width) for value in node.src[2:]]
-        loads.append(UOp(Ops.LOAD, address.dtype, (address.src[0], address, *alt)))
+        if _is_closed(address):
+            loads += alt
+        else:
+            loads.append(UOp(Ops.LOAD, address.dtype, (address.src[0], address, *alt)))
     return loads
+
+
+def _is_closed(address: UOp) -> bool:
+    """Whether this part of a gated vector is never read or written."""
+    _, _, gate = index_parts(address)
+    return gate is not None and gate.op in (Ops.CONST, Ops.VCONST) and gate.vmax == 0
 
 
 def _cut_store(node: UOp, count: int, width: int, values: _Pieces) -> UOp:
@@ -384,5 +393,7 @@ def _cut_store(node: UOp, count: int, width: int, values: _Pieces) -> UOp:
     for start in range(0, count, width):
         address = _address(node.src[0], start, width, values)
         value = values.part(node.src[1], start, width)
-        stores.append(UOp(Ops.STORE, node.dtype, (address, value, *map(values.get, node.src[2:]))))
+        if not _is_closed(address):
+            ends = map(values.get, node.src[2:])
+            stores.append(UOp(Ops.STORE, node.dtype, (address, value, *ends)))
     return UOp(Ops.GROUP, dtypes.void, tuple(stores))

@@ -8,8 +8,10 @@ depends on the arm it takes only, or on none where both are equal.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import z3
@@ -69,10 +71,11 @@ def literal(value: Scalar, sort: Sort) -> Value | None:
         return Value(z3.BoolVal(bool(value)), sort) if value in (0, 1) else None
     if sort.kind == "f":
         term = z3.FPVal(float(value), z3_sort(sort))
-        exact = z3.simplify(z3.fpToReal(term) == z3.RealVal(value)) if value == value else TRUE
-        if value in (float("inf"), float("-inf")) or z3.is_true(exact):
-            return Value(term, sort)
-        raise UnsupportedError(f"{value} is no value of {sort}")
+        if math.isfinite(value):
+            exact = z3.simplify(z3.fpToReal(term) == z3.RealVal(Fraction(value)))
+            if not z3.is_true(exact):
+                raise UnsupportedError(f"{value} is no value of {sort}")
+        return Value(term, sort)
     if isinstance(value, float):
         return None
     if sort.bits == 0:
