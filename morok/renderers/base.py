@@ -23,7 +23,18 @@ from morok.dtype import AddrSpace, DType, dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import Capability, GroupOp, KernelInfo, Ops, UOp
 
-__all__ = ["CLike", "Context", "Expr", "Level", "base_buffer", "splat_value"]
+__all__ = [
+    "CLike",
+    "Context",
+    "Expr",
+    "Level",
+    "Rendering",
+    "always_positive",
+    "base_buffer",
+    "is_position",
+    "shifts_within",
+    "splat_value",
+]
 
 INDENT = "  "
 LONGEST_INLINE = 72
@@ -77,31 +88,51 @@ def splat_value(node: UOp) -> UOp | None:
     return None
 
 
-class Context:
-    """The state of rendering one LINEAR."""
+def shifts_within(count: UOp, bits: int) -> bool:
+    """Whether every lane of a shift count is proved within 0 … bits - 1."""
+    if count.vmin is not None and count.vmin >= 0 and count.vmax is not None and count.vmax < bits:
+        return True
+    if count.op is not Ops.AND:
+        return False
+    masks = [splat_value(s) if s.dtype.count > 1 else s for s in count.src]
+    return any(m is not None and m.op is Ops.CONST and 0 <= m.arg < bits for m in masks)
+
+
+def always_positive(node: UOp) -> bool:
+    """Whether every lane of an integer is proved greater than 0."""
+    return node.vmin is not None and node.vmin > 0
+
+
+_POSITION_OPS = frozenset({Ops.ADD, Ops.SUB, Ops.MUL, Ops.IDIV, Ops.MOD, Ops.SHL, Ops.SHR, Ops.AND})
+
+
+def is_position(node: UOp, known: dict[UOp, DType]) -> bool:
+    """Whether an int32 node may be held in 64 bits: a position computed from loop counters that
+    provably never wraps. On a 64-bit machine that saves a sign extension at every access."""
+    if node.op in (Ops.RANGE, Ops.DEFINE_VAR):
+        return True
+    low, high = node.vmin, node.vmax
+    if node.op not in _POSITION_OPS or low is None or high is None:
+        return False
+    if low <= -(1 << 31) or high >= (1 << 31) - 1:
+        return False
+    return all(s.op is Ops.CONST or known.get(s) is dtypes.int64 for s in node.src)
+
+
+class Rendering:
+    """What rendering one LINEAR needs in any language."""
 
     def __init__(self, linear: UOp, name: str) -> None:
         self.ops = linear.src
         self.name = name
         self.lines: list[str] = []
-        self.depth = 1
-        self.exprs: dict[UOp, Expr] = {}
         self.counts: dict[str, int] = {}
-        self.taken: set[str] = set()  # names of definitions and loop counters
-        self.prelude: dict[str, str] = {}  # definitions in front of the kernel, by name
-        self.types: dict[tuple[DType, bool], str] = {}  # names of types that are defined
         self.stored = {base_buffer(op.src[0].src[0]) for op in self.ops if op.op is Ops.STORE}
         for op in self.ops:  # what a text of the program's does to memory, only it knows
             if op.op is Ops.CUSTOM or op.op is Ops.CUSTOM_I:
                 self.stored.update(base_buffer(s) for s in op.src if s.dtype.is_ptr)
         self.offsets, self.scratch = local_layout(linear)
         self.info = next((op.arg for op in self.ops if op.op is Ops.SINK and op.arg), KernelInfo())
-        self.pairs = _pairs(self.ops)
-        used = [_operands(op, self.pairs) for op in self.ops]
-        uses = Counter(itertools.chain.from_iterable(used))
-        self.inline = _inline_candidates(self.ops, used, uses)
-        # How often a value is used as a whole, not lane by lane.
-        self.uses = uses - Counter([op.src[0] for op in self.ops if op.op is Ops.GEP])
         self.held: dict[UOp, DType] = {}  # the dtype of the variable of each value
         self.errors: list[tuple[str, UOp]] = []
 
@@ -116,16 +147,34 @@ class Context:
             f"cannot render {self.name}: {faults}", node=node, stage="render", rule=message
         )
 
-    def fail(self, message: str, node: UOp) -> Expr:
-        """Notes an error and goes on with a placeholder."""
-        self.errors.append((message, node))
-        return Expr("0")
-
     def fresh(self, prefix: str) -> str:
         """A name nothing else has."""
         number = self.counts.get(prefix, 0)
         self.counts[prefix] = number + 1
         return f"{prefix}{number}"
+
+
+class Context(Rendering):
+    """The state of rendering one LINEAR in a language with expressions."""
+
+    def __init__(self, linear: UOp, name: str) -> None:
+        super().__init__(linear, name)
+        self.depth = 1
+        self.exprs: dict[UOp, Expr] = {}
+        self.taken: set[str] = set()  # names of definitions and loop counters
+        self.prelude: dict[str, str] = {}  # definitions in front of the kernel, by name
+        self.types: dict[tuple[DType, bool], str] = {}  # names of types that are defined
+        self.pairs = _pairs(self.ops)
+        used = [_operands(op, self.pairs) for op in self.ops]
+        uses = Counter(itertools.chain.from_iterable(used))
+        self.inline = _inline_candidates(self.ops, used, uses)
+        # How often a value is used as a whole, not lane by lane.
+        self.uses = uses - Counter([op.src[0] for op in self.ops if op.op is Ops.GEP])
+
+    def fail(self, message: str, node: UOp) -> Expr:
+        """Notes an error and goes on with a placeholder."""
+        self.errors.append((message, node))
+        return Expr("0")
 
     def unique(self, name: str) -> str:
         """`name`, or one like it if something has it already."""

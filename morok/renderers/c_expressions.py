@@ -20,7 +20,10 @@ from morok.renderers.base import (
     Context,
     Expr,
     Level,
+    always_positive,
+    is_position,
     is_register,
+    shifts_within,
     splat_value,
 )
 from morok.renderers.c_types import (
@@ -57,7 +60,7 @@ class CExpressions(CLike):
             kind = dtype.kind
             if kind == "b" and dtype.count > 1:
                 out[node] = mask_dtype(self._mask_bits(node, out), dtype.count)
-            elif dtype is dtypes.int32 and _is_position(node, out):
+            elif dtype is dtypes.int32 and is_position(node, out):
                 out[node] = dtypes.int64
             elif kind != "v" and kind != "p":
                 out[node] = held(dtype)
@@ -229,7 +232,7 @@ class CExpressions(CLike):
             return self.call(
                 ctx, helpers.remainder(node.dtype), *map(partial(self.value, ctx), (a, b))
             )
-        if _positive(b) or (node.dtype.kind == "i" and b.vmax is not None and b.vmax < -1):
+        if always_positive(b) or (node.dtype.kind == "i" and b.vmax is not None and b.vmax < -1):
             symbol = "/" if node.op is Ops.IDIV else "%"
             expr = self.binary(symbol, Level.MULTIPLICATIVE, *self._operands(ctx, node))
             return self._narrowed(ctx, expr, node)
@@ -238,7 +241,7 @@ class CExpressions(CLike):
 
     def _shift(self, ctx: Context, node: UOp) -> Expr:
         a, b = node.src
-        if not _below(b, node.dtype.bits):
+        if not shifts_within(b, node.dtype.bits):
             helper = helpers.shift(node.op.name.lower(), ctx.held[node])
             return self.call(ctx, helper, self.value(ctx, a), self.value(ctx, b))
         number, count = self._operands(ctx, node)
@@ -435,36 +438,6 @@ def _lesser_or_greater(condition: UOp, a: UOp, b: UOp) -> tuple[str, UOp, UOp] |
     if condition.src == (b, a):  # b < a ? a : b is a > b ? a : b
         return ("greater" if less else "lesser"), a, b
     return None
-
-
-def _below(count: UOp, bits: int) -> bool:
-    """Whether every lane of a shift count is proved within 0 … bits - 1."""
-    if count.vmin is not None and count.vmin >= 0 and count.vmax is not None and count.vmax < bits:
-        return True
-    if count.op is not Ops.AND:
-        return False
-    masks = [splat_value(s) if s.dtype.count > 1 else s for s in count.src]
-    return any(m is not None and m.op is Ops.CONST and 0 <= m.arg < bits for m in masks)
-
-
-def _positive(node: UOp) -> bool:
-    return node.vmin is not None and node.vmin > 0
-
-
-_POSITION_OPS = frozenset({Ops.ADD, Ops.SUB, Ops.MUL, Ops.IDIV, Ops.MOD, Ops.SHL, Ops.SHR, Ops.AND})
-
-
-def _is_position(node: UOp, known: dict[UOp, DType]) -> bool:
-    """Whether an int32 node may be held in 64 bits: a position computed from loop counters that
-    provably never wraps. On a 64-bit machine that saves a sign extension at every access."""
-    if node.op in (Ops.RANGE, Ops.DEFINE_VAR):
-        return True
-    low, high = node.vmin, node.vmax
-    if node.op not in _POSITION_OPS or low is None or high is None:
-        return False
-    if low <= -(1 << 31) or high >= (1 << 31) - 1:
-        return False
-    return all(s.op is Ops.CONST or known.get(s) is dtypes.int64 for s in node.src)
 
 
 _R = CExpressions
