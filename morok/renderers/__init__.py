@@ -1,5 +1,6 @@
-"""Renderers: a LINEAR in, source text out. C for processors."""
+"""Renderers: a LINEAR in, source text out. C and LLVM IR, both for processors."""
 
 from morok.renderers.c import CRenderer
+from morok.renderers.llvm import LLVMRenderer
 
-__all__ = ["CRenderer"]
+__all__ = ["CRenderer", "LLVMRenderer"]
