@@ -3,6 +3,7 @@
 
 from libc.stdint cimport int64_t
 
+from morok._core.image cimport CodeImage
 from morok._core.memory cimport Block
 from morok._core.pool cimport kernel_fn
 
@@ -30,7 +31,8 @@ cdef struct Lease:
 
 
 cdef class Library:
-    cdef void *handle  # from dlopen, owned
+    cdef void *handle  # from dlopen, owned; NULL for a relocatable object
+    cdef CodeImage image  # a relocatable object's code, or None
     cdef readonly str name  # for messages
     cdef object __weakref__  # lazily made list of weak references
 

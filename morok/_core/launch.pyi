@@ -7,7 +7,7 @@ from morok._core.memory import Buffer
 
 @final
 class Library:
-    """A shared object loaded from its bytes, unloaded when the last user drops it.
+    """A shared or relocatable object loaded from its bytes, unloaded with its last user.
 
     `name` is for messages. DeviceError, with the loader's reason, if the bytes are no library for
     this machine or need a symbol nobody has. Stays loaded in the child of a fork.

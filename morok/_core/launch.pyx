@@ -13,9 +13,11 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 import os
 
+from morok._core.image cimport CodeImage
 from morok._core.memory cimport Buffer, give_block, take_block
 from morok._core.pool cimport launch_split, threads_wanted
 
+from morok._core.image import is_relocatable
 from morok.errors import DeviceError, InvalidGraphError
 
 cdef extern from "<dlfcn.h>" nogil:
@@ -86,9 +88,16 @@ cdef class Library:
     """A shared object loaded from bytes; see the stub."""
 
     def __init__(self, bytes image not None, str name not None="kernels"):
-        if self.handle != NULL:
+        if self.handle != NULL or self.image is not None:
             raise TypeError("a Library is loaded once")
         self.name = name
+        if is_relocatable(image):
+            try:
+                self.image = CodeImage(image)
+            except DeviceError as error:
+                text = error.message
+                raise DeviceError(f"cannot load the library {name!r}: {text}") from error
+            return
         dlerror()
         try:
             self.handle = open_image(image)
@@ -126,6 +135,10 @@ cdef str last_error():
 
 cdef void *find_symbol(Library library, str name) except NULL:
     cdef void *address
+    if library.image is not None:
+        if name not in library.image.functions:
+            raise DeviceError(f"the library {library.name!r} has no kernel {name!r}")
+        return <void *><size_t>library.image.functions[name]
     if library.handle == NULL:
         raise DeviceError(f"the library {library.name!r} is not loaded")
     address = dlsym(library.handle, name.encode())

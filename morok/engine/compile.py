@@ -66,15 +66,19 @@ def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKer
         missing = [k for k in found if k not in ready]
         if missing:
             start = perf_counter()
+            renderers = [device.renderer_of(sink) for sink, _, _ in missing]
             programs = [
-                get_program(apply_opts(sink, device.renderer), device.renderer)
-                for sink, _, _ in missing
+                get_program(apply_opts(sink, renderer), renderer)
+                for (sink, _, _), renderer in zip(missing, renderers, strict=True)
             ]
             stats.lowered += len(programs)
             stats.lower_seconds += perf_counter() - start
             start = perf_counter()
             kernels = device.build(
-                [KernelSource(kernel_name(p.src[0]), program_source(p)) for p in programs]
+                [
+                    KernelSource(kernel_name(p.src[0]), program_source(p), renderer.language)
+                    for p, renderer in zip(programs, renderers, strict=True)
+                ]
             )
             stats.compile_seconds += perf_counter() - start
             for key, program, kernel in zip(missing, programs, kernels, strict=True):

@@ -79,6 +79,10 @@ class Renderer(Protocol):
     def pre_matcher(self) -> Any:
         """The target's own RuleSet, run before decompositions; None if it has none."""
 
+    @property
+    def language(self) -> str:
+        """What its sources are written in, as compilers are chosen by: "c", "llvm"."""
+
     def render(self, linear: UOp, name: str) -> str:
         """Source of the kernel. InvalidGraphError names everything that cannot be rendered."""
 

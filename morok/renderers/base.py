@@ -296,6 +296,7 @@ class CLike(ABC):
 
     capability: Capability
     pre_matcher: Any = None
+    language = "c"
     infix: ClassVar[dict[Ops, tuple[str, Level]]] = {
         Ops.ADD: ("+", Level.ADDITIVE),
         Ops.SUB: ("-", Level.ADDITIVE),

@@ -43,6 +43,7 @@ class LLVMRenderer(LLVMValues):
     """Renders LINEARs as LLVM IR for a processor with the given features (GNU names, as in C)."""
 
     pre_matcher: Any = None
+    language = "llvm"
 
     def __init__(self, features: Iterable[str] = ()) -> None:
         self.features = frozenset(features) & frozenset(FEATURES)

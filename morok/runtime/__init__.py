@@ -1,6 +1,6 @@
 """Running kernels: devices, memory, compilers, the cache on disk, plans and profiles.
 
-C source text goes in, running kernels come out; only a device's renderer knows the IR.
+C or LLVM IR goes in, running kernels come out; only a device's renderer knows the IR.
 """
 
 from morok._core import (
@@ -19,6 +19,7 @@ from morok.runtime.build import KernelSource, build_kernels
 from morok.runtime.compiler import CCompiler, Target
 from morok.runtime.device import CpuDevice, Device, DeviceRegistry
 from morok.runtime.diskcache import DiskCache, default_cache
+from morok.runtime.llvm import LLVMCompiler
 from morok.runtime.profile import kernel_line, profiling, record, record_kernels, save, span
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "ExecutionPlan",
     "Kernel",
     "KernelSource",
+    "LLVMCompiler",
     "Library",
     "Target",
     "build_kernels",

@@ -7,13 +7,14 @@ key of its own that names unit and symbol. So a kernel is found again whatever i
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakValueDictionary
 
 from morok._core import Kernel, Library
-from morok.errors import CompileError, DeviceError
+from morok.errors import CompileError, DeviceError, InvalidGraphError
 from morok.runtime.compiler import worker_count
 from morok.runtime.diskcache import DiskCache, default_cache
 from morok.runtime.profile import span
@@ -29,11 +30,13 @@ class KernelSource:
     """A kernel's text, which defines one function, called `name`, with the kernel ABI.
 
     What else it defines at file scope is static and carries `name` in its own name, or is a
-    typedef; then several sources can share a translation unit.
+    typedef; then several sources can share a translation unit. `language` is "c" or "llvm": that
+    of the compiler it is given to.
     """
 
     name: str
     text: str
+    language: str = "c"
 
 
 class UnitCompiler(Protocol):
@@ -51,8 +54,8 @@ def build_kernels(
     """The loaded kernel of each source.
 
     A kernel in use in this process is shared, one on disk is loaded, and all others are compiled
-    together in one go, on all CPUs. CompileError is about the first kernel the compiler refuses;
-    everything built before stays usable.
+    together in one go, on all CPUs. CompileError, or InvalidGraphError for LLVM IR that is none, is
+    about the first kernel the compiler refuses; everything built before stays usable.
     """
     cache = cache if cache is not None else default_cache()
     keys = [_key(source, compiler.identity) for source in sources]
@@ -123,11 +126,11 @@ def _store(
 def _compile(
     missing: dict[bytes, KernelSource], compiler: UnitCompiler, cache: DiskCache
 ) -> dict[bytes, Kernel]:
-    units = _divided(missing, worker_count())
+    units = _divided(missing, _unit_count(missing))
     images = None
     try:
         images = _images(units, compiler)
-    except CompileError:
+    except (CompileError, InvalidGraphError):
         if len(units) == len(missing):
             raise
     if images is None:
@@ -149,13 +152,23 @@ def _images(units: Sequence[dict[bytes, KernelSource]], compiler: UnitCompiler) 
     return compiler.compile_units(texts)
 
 
-def _divided(missing: dict[bytes, KernelSource], workers: int) -> list[dict[bytes, KernelSource]]:
-    """Shares kernels out into at most `workers` units of about equal length of text.
+MODULE_KERNELS = 8
+"""Kernels of LLVM IR in one module: fewer begin as often as they work, more leave a CPU idle."""
 
-    Starting a compiler costs as much as compiling two small kernels, so more units than that are
+
+def _unit_count(missing: dict[bytes, KernelSource]) -> int:
+    """How many translation units are best.
+
+    Starting a C compiler costs as much as compiling two small kernels, so more units than CPUs are
     slower, and fewer leave a CPU idle.
     """
-    units: list[dict[bytes, KernelSource]] = [{} for _ in range(min(workers, len(missing)))]
+    modules = sum(source.language == "llvm" for source in missing.values()) / MODULE_KERNELS
+    return min(max(worker_count(), math.ceil(modules)), len(missing))
+
+
+def _divided(missing: dict[bytes, KernelSource], count: int) -> list[dict[bytes, KernelSource]]:
+    """Shares kernels out into `count` units of about equal length of text."""
+    units: list[dict[bytes, KernelSource]] = [{} for _ in range(count)]
     lengths = [0] * len(units)
     longest_first = sorted(missing.items(), key=lambda item: (-len(item[1].text), item[0]))
     for key, source in longest_first:
@@ -172,4 +185,6 @@ def _symbol(key: bytes, source: KernelSource) -> str:
 
 def _renamed(key: bytes, source: KernelSource) -> str:
     symbol = _symbol(key, source)
+    if source.language == "llvm":
+        return source.text.replace(f"@{source.name}(", f"@{symbol}(")
     return f"#define {source.name} {symbol}\n{source.text}\n#undef {source.name}\n"

@@ -244,7 +244,7 @@ def _macros(listing: str) -> dict[str, str]:
 
 def _probe_key(command: tuple[str, ...]) -> bytes:
     """Changes when one of the programs in the command, or the CPU, is another one."""
-    facts = [_cpu()]
+    facts = [cpu_facts()]
     for word in command:
         program = shutil.which(word)
         if program is not None:
@@ -258,7 +258,7 @@ def _probe_key(command: tuple[str, ...]) -> bytes:
 _CPU_FACTS = ("vendor_id", "cpu family", "model", "stepping", "flags", "CPU", "Features")
 
 
-def _cpu() -> str:
+def cpu_facts() -> str:
     """What tells this CPU's kind from others."""
     facts = [os.uname().machine]
     try:
@@ -315,26 +315,31 @@ def _run_all(commands: Sequence[Sequence[str]], logs: Sequence[Path]) -> list[in
                 process.wait()
 
 
+def save_source(source: str, suffix: str) -> str | None:
+    """Writes a text that was refused to a file; its name, None if that does not work."""
+    import tempfile
+
+    try:
+        descriptor, saved = tempfile.mkstemp(prefix="morok-", suffix=suffix)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(source)
+    except OSError:
+        return None  # the error carries the source anyway
+    return saved
+
+
 def _compile_error(
     source: str, path: str, command: Sequence[str], code: int, output: str
 ) -> CompileError:
     """The error of a failed run; saves the source and makes everything speak of that file."""
-    import tempfile
-
     if code < 0:
         message = f"the C compiler was ended by signal {-code}"
     else:
         told = [line for line in output.splitlines() if "error:" in line]
         reason = told[0].partition("error:")[2].strip() if told else f"exit code {code}"
         message = f"the C compiler refused a kernel: {reason}"
-    saved: str | None = None
-    try:
-        descriptor, saved = tempfile.mkstemp(prefix="morok-", suffix=".c")
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(source)
-    except OSError:
-        saved = None  # the error carries the source anyway
-    else:
+    saved = save_source(source, ".c")
+    if saved is not None:
         base, saved_base = path.removesuffix(".c"), saved.removesuffix(".c")
         command = [word.replace(base, saved_base) for word in command]  # ready to be tried again
         output = output.replace(path, saved)

@@ -16,9 +16,10 @@ from morok._core import Buffer, Kernel, Library, clear_pool, memory_stats, set_p
 from morok.errors import DeviceError
 from morok.runtime.build import KernelSource, build_kernels
 from morok.runtime.compiler import CCompiler
+from morok.runtime.llvm import LLVMCompiler
 
 if TYPE_CHECKING:
-    from morok.ir import Renderer
+    from morok.ir import Renderer, UOp
 
 
 class CpuAllocator:
@@ -52,30 +53,65 @@ class CpuDevice:
     def __init__(self) -> None:
         self.allocator = CpuAllocator()
         self._compilers: dict[tuple[str, ...] | None, CCompiler] = {}
-        self._renderers: dict[CCompiler, Renderer] = {}
+        self._llvm: LLVMCompiler | None = None
+        self._without_llvm = False  # once a C compiler had to serve, it goes on serving
+        self._renderers: dict[CCompiler | LLVMCompiler, Renderer] = {}
         self._hooks: dict[str, Callable[[object], Kernel]] = {}
 
     @property
-    def compiler(self) -> CCompiler:
-        """The compiler of the setting `cc`, found at the first use. DeviceError if there is none.
+    def compiler(self) -> CCompiler | LLVMCompiler:
+        """What makes machine code, as the setting `cpu_compiler` has it: LLVM, or a C compiler.
 
-        A failure is not remembered: install a compiler and go on.
+        DeviceError if there is none, which is not remembered: install one and go on.
         """
+        wanted = config.get().cpu_compiler
+        if wanted == "c" or (wanted is None and self._without_llvm):
+            return self.c_compiler
+        if self._llvm is not None:
+            return self._llvm
+        try:  # no lock, which a fork could leave held: asking twice does no harm
+            self._llvm = LLVMCompiler()
+        except DeviceError as error:
+            if wanted == "llvm":
+                raise
+            reason = error.message
+        else:
+            return self._llvm
+        try:
+            compiler = self.c_compiler
+        except DeviceError as error:
+            raise DeviceError(f"{error.message}; or install LLVM ({reason})") from error
+        self._without_llvm = True
+        return compiler
+
+    @property
+    def c_compiler(self) -> CCompiler:
+        """The compiler of the setting `cc`, found at the first use. DeviceError if there is none."""
         wanted = config.get().cc
         compiler = self._compilers.get(wanted)
-        if compiler is None:  # no lock, which a fork could leave held: asking twice does no harm
+        if compiler is None:
             compiler = self._compilers[wanted] = CCompiler(wanted)
         return compiler
 
     @property
     def renderer(self) -> Renderer:
-        """Renders kernels as C for this CPU, as the compiler in force describes it."""
-        compiler = self.compiler
+        """Renders kernels for this CPU, as the compiler in force describes it."""
+        return self._renderer_for(self.compiler)
+
+    def renderer_of(self, kernel: UOp) -> Renderer:
+        """What renders this kernel: C if there is C text in it, else as ever."""
+        from morok.ir import Ops  # running needs nothing of the IR
+
+        has_text = kernel.has(Ops.CUSTOM) or kernel.has(Ops.CUSTOM_I)
+        return self._renderer_for(self.c_compiler) if has_text else self.renderer
+
+    def _renderer_for(self, compiler: CCompiler | LLVMCompiler) -> Renderer:
         renderer = self._renderers.get(compiler)
         if renderer is None:
-            from morok.renderers import CRenderer  # running kernels needs nothing of the IR
+            from morok.renderers import CRenderer, LLVMRenderer
 
-            renderer = self._renderers[compiler] = CRenderer.for_target(compiler.target.has)
+            made = LLVMRenderer if isinstance(compiler, LLVMCompiler) else CRenderer
+            renderer = self._renderers[compiler] = made.for_target(compiler.target.has)
         return renderer
 
     def load(self, binary: bytes) -> Library:
@@ -84,7 +120,14 @@ class CpuDevice:
 
     def build(self, sources: Sequence[KernelSource]) -> list[Kernel]:
         """The kernels of `sources`, from the cache or compiled together; see `build_kernels`."""
-        return build_kernels(sources, self.compiler)
+        compiler = self.compiler
+        language = "llvm" if isinstance(compiler, LLVMCompiler) else "c"
+        others = [source for source in sources if source.language != language]
+        if not others:
+            return build_kernels(sources, compiler)
+        usual = iter(build_kernels([s for s in sources if s.language == language], compiler))
+        foreign = iter(build_kernels(others, self.c_compiler))
+        return [next(usual if s.language == language else foreign) for s in sources]
 
     def register_hook(self, kind: str, make: Callable[[object], Kernel]) -> None:
         """Has CUSTOM_FUNCTIONs of this kind ("EncDec", "Graph") call the kernel `make(payload)`."""
