@@ -1,4 +1,4 @@
-"""Compiles kernels with the C compiler of this machine and runs them on arrays."""
+"""Compiles kernels with the compilers of this machine and runs them on arrays."""
 
 from __future__ import annotations
 
@@ -6,27 +6,53 @@ import functools
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
 from morok.codegen import get_program, kernel_name, launch_extent, scratch_bytes, variable_names
-from morok.ir import Ops, UOp
-from morok.renderers import CRenderer
-from morok.runtime import Buffer, CCompiler, ExecutionPlan, Kernel, KernelSource, build_kernels
+from morok.ir import Ops, Renderer, UOp
+from morok.renderers import CRenderer, LLVMRenderer
+from morok.runtime import (
+    Buffer,
+    CCompiler,
+    Device,
+    ExecutionPlan,
+    Kernel,
+    KernelSource,
+    LLVMCompiler,
+)
 
 
 @functools.cache
-def compiler() -> CCompiler:
-    return CCompiler()
+def renderer() -> Renderer:
+    """What kernels are rendered by where nobody says otherwise."""
+    return Device["CPU"].renderer
+
+
+def compiler() -> CCompiler | LLVMCompiler:
+    """What compiles where nobody says otherwise."""
+    return Device["CPU"].compiler
 
 
 @functools.cache
-def renderer() -> CRenderer:
-    return CRenderer.for_target(compiler().target.has)
+def c_renderer() -> CRenderer:
+    return CRenderer.for_target(CCompiler().target.has)
+
+
+@functools.cache
+def llvm_renderer() -> LLVMRenderer:
+    """Skips the test where llvmlite is not installed."""
+    pytest.importorskip("llvmlite")
+    return LLVMRenderer.for_target(LLVMCompiler().target.has)
 
 
 def build(programs: Sequence[UOp]) -> list[Kernel]:
     """The loaded kernels of rendered PROGRAMs, compiled together."""
-    sources = [KernelSource(kernel_name(p.src[0]), p.src[3].arg) for p in programs]
-    return build_kernels(sources, compiler())
+    sources = []
+    for program in programs:
+        text = source(program)
+        language = "llvm" if text.startswith("define") else "c"
+        sources.append(KernelSource(kernel_name(program.src[0]), text, language))
+    return Device["CPU"].build(sources)
 
 
 def memory_form(array: np.ndarray) -> np.ndarray:
@@ -68,7 +94,7 @@ def launch(
 def run_sink(
     sink: UOp, arrays: Sequence[np.ndarray], variables: dict[str, int] | None = None
 ) -> list[np.ndarray]:
-    """A kernel through stages 8 to 22, C and the compiler, on arrays."""
+    """A kernel through stages 8 to 22, a renderer and its compiler, on arrays."""
     program = get_program(sink, renderer())
     return launch(build([program])[0], program, arrays, variables or {})
 

@@ -19,7 +19,7 @@ from morok.dtype import AddrSpace, DType, dtypes, to_numpy
 from morok.errors import InvalidGraphError
 from morok.ir import AxisId, AxisType, KernelInfo, Ops, UOp
 from morok.renderers import CRenderer
-from tests.codegen.compiled import build, launch, renderer, source
+from tests.codegen.compiled import build, c_renderer, launch, source
 
 F32, I32 = dtypes.float32, dtypes.int32
 AVX2 = CRenderer(("sse2", "sse4_1", "avx", "avx2", "fma", "f16c"))
@@ -116,7 +116,7 @@ def test_what_a_program_says_to_the_runtime() -> None:
     out = UOp.param(0, F32.ptr(), 200)
     value = (n * 1000 + m).cast(F32)
     sink = UOp(Ops.SINK, dtypes.void, (out.at(i).store(value, i),), KernelInfo("2 words!"))
-    program = get_program(sink, renderer())
+    program = get_program(sink, c_renderer())
     assert variable_names(program) == ("m", "n")
     extent = launch_extent(program)
     assert extent is not None
@@ -135,7 +135,7 @@ def test_scratch_is_laid_out_in_lines_of_64_bytes() -> None:
     fills = [at(row, i).store(UOp.const(row.dtype.base, k + 1), i) for k, row in enumerate(rows)]
     reads = [at(row.after(fill), 2).load().cast(F32) for row, fill in zip(rows, fills, strict=True)]
     sink = UOp(Ops.SINK, dtypes.void, (at(param(0, 1), 0).store(reads[0] + reads[1]),))
-    program = get_program(sink, renderer())
+    program = get_program(sink, c_renderer())
     assert scratch_bytes(program) == 128
     assert "(char *)scratch + 64" in source(program)
     (kernel,) = build([program])
@@ -149,7 +149,7 @@ def test_a_read_does_not_move_behind_a_write() -> None:
     write = at(b.after(at(c, 0).store(old)), 0).store(2.0)
     new = at(b.after(write), 0).load()
     sink = UOp(Ops.SINK, dtypes.void, (at(c.after(write), 0).store(old + new),))
-    program = get_program(sink, renderer())
+    program = get_program(sink, c_renderer())
     (kernel,) = build([program])
     got = launch(kernel, program, [np.full(1, 5, np.float32), np.zeros(1, np.float32)], {})
     assert got[0][0] == 2
@@ -163,7 +163,7 @@ def test_gates_that_differ_by_lane() -> None:
     read = at(x, 0, 8, gate=odd).load(UOp.vconst(F32, [9.0] * 8))
     store = at(out, 0, 8, gate=lanes < 6).store(read + 1.0)
     sink = UOp(Ops.SINK, dtypes.void, (store,))
-    program = get_program(sink, renderer())
+    program = get_program(sink, c_renderer())
     (kernel,) = build([program])
     data = np.arange(8, dtype=np.float32)
     got = launch(kernel, program, [np.full(8, -1, np.float32), data], {})[0]
@@ -199,7 +199,7 @@ def test_masks_of_different_width_meet() -> None:
     below = at(small, i * 8, 8).load() < UOp.vconst(dtypes.int8, [5] * 8)
     above = at(wide, i * 8, 8).load() > UOp.vconst(F32, [1.0] * 8)
     out = at(param(0, 32, dtypes.bool), i * 8, 8).store(below & above, i)
-    program = get_program(UOp(Ops.SINK, dtypes.void, (out,)), renderer())
+    program = get_program(UOp(Ops.SINK, dtypes.void, (out,)), c_renderer())
     (kernel,) = build([program])
     x = np.arange(32, dtype=np.int8) % 9
     y = np.linspace(0, 3, 32, dtype=np.float32)
@@ -216,9 +216,9 @@ def test_streaming_stores() -> None:
         (at(param(0, 64), i * 8, 8).store(value, i),),
         KernelInfo("test", streaming=True),
     )
-    program = get_program(sink, renderer())
-    if renderer().features & {"avx", "sse2"}:
-        assert "stream_f32x8(" in source(program) or "avx" not in renderer().features
+    program = get_program(sink, c_renderer())
+    if c_renderer().features & {"avx", "sse2"}:
+        assert "stream_f32x8(" in source(program) or "avx" not in c_renderer().features
         assert "sfence" in source(program)
     (kernel,) = build([program])
     data = np.arange(64, dtype=np.float32)

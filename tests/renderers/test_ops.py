@@ -11,10 +11,10 @@ import pytest
 from morok.codegen import get_program
 from morok.dtype import DType, dtypes, max_value, min_value, to_numpy
 from morok.float_format import FORMATS
-from morok.ir import AxisType, KernelInfo, Ops, UOp, interpret_kernel
+from morok.ir import AxisType, KernelInfo, Ops, Renderer, UOp, interpret_kernel
 from morok.optimizer import parse_opts, prepare, replay
-from morok.renderers import CRenderer
-from tests.codegen.compiled import build, launch, renderer
+from morok.renderers import CRenderer, LLVMRenderer
+from tests.codegen.compiled import build, c_renderer, launch, llvm_renderer
 
 SIZE = 448  # a multiple of every vector width, at least the number of pairs below
 FLOATS = (dtypes.float32, dtypes.float64)
@@ -135,12 +135,11 @@ def check(
     x_dtype: DType,
     y_dtype: DType,
     named: list[tuple[str, Callable[[UOp, UOp], UOp]]],
+    target: Renderer,
     loose_zeros: frozenset[str] = frozenset(),
-    target: CRenderer | None = None,
 ) -> None:
     """Compiles all ops on scalars and vectors and compares with the reference."""
     x, y = pairs(x_dtype, y_dtype)
-    target = target or renderer()
     widest = min(target.capability.max_width(d) for d in (x_dtype, y_dtype))
     sinks = [kernel(x_dtype, y_dtype, [f for _, f in named], lanes) for lanes in {1, 4, widest}]
     programs = [get_program(sink, target) for sink in sinks]
@@ -171,32 +170,42 @@ def check(
 LOOSE = frozenset({"MAX", "MIN", "SIGN", "WHERE"})
 
 
+
+@pytest.fixture(params=["c", "llvm"])
+def target(request: pytest.FixtureRequest) -> Renderer:
+    return c_renderer() if request.param == "c" else llvm_renderer()
+
+
 @pytest.mark.parametrize("dtype", [*dtypes.ints, dtypes.bool, *FLOATS], ids=str)
-def test_ops(dtype: DType) -> None:
-    check(dtype, dtype, ops_of(dtype), LOOSE)
+def test_ops(dtype: DType, target: Renderer) -> None:
+    check(dtype, dtype, ops_of(dtype), target, LOOSE)
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-def test_ops_on_small_floats_round_once(dtype: DType) -> None:
+def test_ops_on_small_floats_round_once(dtype: DType, target: Renderer) -> None:
     named = [
         (name, f)
         for name, f in ops_of(dtype)
         if name not in ("RSQRT", "FLOORDIV", "FLOORMOD", "MOD")
     ]
-    check(dtype, dtype, named, LOOSE)
+    check(dtype, dtype, named, target, LOOSE)
 
 
 @pytest.mark.parametrize("dtype", dtypes.all, ids=str)
-def test_casts(dtype: DType) -> None:
+def test_casts(dtype: DType, target: Renderer) -> None:
     named = [(f"to {d}", lambda x, y, d=d: x.cast(d)) for d in dtypes.all if d is not dtype]
-    check(dtype, dtype, named)
+    check(dtype, dtype, named, target)
 
 
 @pytest.mark.parametrize("features", [(), ("sse2",), ("sse2", "avx")], ids=str)
-def test_older_processors(features: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("language", ["c", "llvm"])
+def test_older_processors(features: tuple[str, ...], language: str) -> None:
     """What newer processors have instructions for is spelled out for older ones."""
-    target = CRenderer(features)
-    check(dtypes.float32, dtypes.float32, ops_of(dtypes.float32), LOOSE, target)
+    older = CRenderer(features)
+    if language == "llvm":
+        llvm_renderer()  # or the test is skipped
+        older = LLVMRenderer(features)
+    check(dtypes.float32, dtypes.float32, ops_of(dtypes.float32), older, LOOSE)
     halves = [(f"to {d}", lambda x, y, d=d: x.cast(d)) for d in (dtypes.float16, dtypes.float64)]
-    check(dtypes.float32, dtypes.float32, halves, LOOSE, target)
-    check(dtypes.float16, dtypes.float16, [("ADD", lambda x, y: x + y)], LOOSE, target)
+    check(dtypes.float32, dtypes.float32, halves, older, LOOSE)
+    check(dtypes.float16, dtypes.float16, [("ADD", lambda x, y: x + y)], older, LOOSE)
