@@ -247,7 +247,7 @@ class LLVMRenderer(LLVMValues):
         whole = ctx.pure(f"icmp eq i64 {low}, 0")
         ctx.line(f"br i1 {whole}, label %stream{number}, label %plain{number}")
         ctx.start_block(f"stream{number}")
-        ctx.line(f"store {kind} {value}, ptr {address}, align {size}, !nontemporal !0")
+        ctx.line(f"store {kind} {value}, ptr {address}, align {size}, !nontemporal !1")
         ctx.line(f"br label %stored{number}")
         ctx.start_block(f"plain{number}")
         ctx.line(f"store {kind} {value}, ptr {address}, align {align}")
@@ -288,7 +288,7 @@ class LLVMRenderer(LLVMValues):
         for line, (name, kind, first, next_) in enumerate(phis, frame.line):
             sources = f"[ {first}, %{frame.before} ], [ {next_}, %{last} ]"
             ctx.lines[line] = f"  {name} = phi {kind} {sources}"
-        more = ctx.emit(f"icmp slt i64 {following}, {frame.end}", "more")
+        more = ctx.emit(f"icmp ne i64 {following}, {frame.end}", "more")
         done = frame.label.replace("loop", "done")
         ctx.line(f"br i1 {more}, label %{frame.label}, label %{done}")
         ctx.close_scope()
@@ -334,9 +334,12 @@ class LLVMRenderer(LLVMValues):
         ctx.line("ret void")
         params = "ptr %bufs, ptr %vars, ptr %scratch, i64 %lo, i64 %hi"
         head = [f"define void @{ctx.name}({params}) #0 {{", "entry:", *ctx.entry]
-        tail = ["}", *ctx.declares.values(), "attributes #0 = { nounwind }"]
-        if ctx.info.streaming:
-            tail.append("!0 = !{i32 1}")
+        constants = [
+            f"{name} = private unnamed_addr constant {text}, align 64"
+            for text, name in ctx.globals.items()
+        ]
+        tail = ["}", *constants, *ctx.declares.values(), "attributes #0 = { nounwind }"]
+        tail += ["!0 = !{}", "!1 = !{i32 1}"]
         return "\n".join([*head, *ctx.lines, *tail, ""])
 
 

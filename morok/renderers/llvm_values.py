@@ -41,6 +41,7 @@ class LLVMContext(Rendering):
         self.undo: list[list[str]] = [[]]  # instructions to forget, by scope
         self.entry: list[str] = []  # memory on the stack
         self.declares: dict[str, str] = {}
+        self.globals: dict[str, str] = {}  # constant -> its name
         self.block = "entry"
         self.registers = constant_registers(self.ops)
         self.joins: dict[UOp, Joins] = find_joins(self.ops, self.registers)
@@ -87,6 +88,17 @@ class LLVMContext(Rendering):
         for instruction in self.undo.pop():
             del self.known[instruction]
 
+    def from_memory(self, kind: str, text: str) -> str:
+        """A constant as a load where it is used: the processor takes it from memory as part of an
+        instruction, or from a register if one is free for the whole loop."""
+        name = self.globals.setdefault(f"{kind} {text}", f"@{self.name}.c{len(self.globals)}")
+        load = f"load {kind}, ptr {name}, align 64, !invariant.load !0"
+        known = f"{self.block}: {load}"
+        if known not in self.known:
+            self.known[known] = self.emit(load, "c")
+            self.undo[-1].append(known)
+        return self.known[known]
+
     def intrinsic(self, name: str, result: str, *arguments: tuple[str, str]) -> str:
         """A call of an intrinsic with (type, value) arguments."""
         types = ", ".join(kind for kind, _ in arguments)
@@ -112,7 +124,9 @@ class LLVMValues:
         if op is Ops.CONST:
             return constant(node.dtype, node.arg) if node.dtype.kind in "biuf" else "0"
         if op is Ops.VCONST:
-            return _vector_constant(node)
+            text = _vector_constant(node)
+            large = node.dtype.kind == "f" and text.startswith("splat") and node.arg[0] != 0
+            return ctx.from_memory(ir_type(node.dtype), text) if large else text
         if node.dtype is dtypes.int32 and node in ctx.held:
             base, offset = self.split(ctx, node)
             if not base:

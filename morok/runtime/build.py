@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -186,5 +187,5 @@ def _symbol(key: bytes, source: KernelSource) -> str:
 def _renamed(key: bytes, source: KernelSource) -> str:
     symbol = _symbol(key, source)
     if source.language == "llvm":
-        return source.text.replace(f"@{source.name}(", f"@{symbol}(")
+        return re.sub(rf"@{source.name}(?=[.(])", f"@{symbol}", source.text)
     return f"#define {source.name} {symbol}\n{source.text}\n#undef {source.name}\n"
