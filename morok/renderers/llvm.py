@@ -19,7 +19,7 @@ from morok.renderers.base import base_buffer
 from morok.renderers.c import FEATURES, c_capability
 from morok.renderers.llvm_registers import Cell, cell_of, may_be_empty
 from morok.renderers.llvm_types import ir_type, memory_type, suffix, zero
-from morok.renderers.llvm_values import LLVMContext, LLVMValues
+from morok.renderers.llvm_values import LLVMContext, LLVMValues, Spare
 
 __all__ = ["LLVMRenderer"]
 
@@ -118,23 +118,32 @@ class LLVMRenderer(LLVMValues):
 
     # ---- memory ----------------------------------------------------------------------------------
 
-    def _address(self, ctx: LLVMContext, index: UOp, *, inside: bool = True) -> str:
-        """The address of an INDEX or POINTER_INDEX; `inside` says that it is one of the buffer."""
+    def _place(self, ctx: LLVMContext, index: UOp) -> tuple[str, str, int, str]:
+        """Of an INDEX or POINTER_INDEX: (pointer, position, further elements, type of element)."""
         pointer = self.operand(ctx, index.src[0])
-        bound = "inbounds " if inside else ""
         if index.op is Ops.POINTER_INDEX:
             element = "i8"
         elif index.op is Ops.INDEX and len(index.src) == 2 + bool(index.arg):
-            base = index.src[0].dtype.base
-            element = memory_type(base)
+            element = memory_type(index.src[0].dtype.base)
         else:
-            return ctx.fail("an INDEX must have one flat position", index)
+            return ctx.fail("an INDEX must have one flat position", index), "", 0, "i8"
         position, offset = self.split(ctx, index.src[1])
-        if position:
-            pointer = ctx.pure(f"getelementptr {bound}{element}, ptr {pointer}, i64 {position}")
-        if offset:
-            pointer = ctx.pure(f"getelementptr {bound}{element}, ptr {pointer}, i64 {offset}")
-        return pointer
+        return pointer, position, offset, element
+
+    def _offset(
+        self, ctx: LLVMContext, pointer: str, element: str, count: str | int, bound: str = ""
+    ) -> str:
+        """A pointer so many elements further on."""
+        if not count:
+            return pointer
+        return ctx.pure(f"getelementptr {bound}{element}, ptr {pointer}, i64 {count}")
+
+    def _address(self, ctx: LLVMContext, index: UOp, *, inside: bool = True) -> str:
+        """The address of an INDEX or POINTER_INDEX; `inside` says that it is one of the buffer."""
+        pointer, position, offset, element = self._place(ctx, index)
+        bound = "inbounds " if inside else ""
+        pointer = self._offset(ctx, pointer, element, position, bound)
+        return self._offset(ctx, pointer, element, offset, bound)
 
     def _load(self, ctx: LLVMContext, node: UOp) -> None:
         index, dtype = node.src[1], node.dtype
@@ -158,19 +167,27 @@ class LLVMRenderer(LLVMValues):
             ctx.parts[node] = (value, 0)
 
     def _gated_load(self, ctx: LLVMContext, node: UOp, gate: UOp, kind: str, align: int) -> str:
-        """A LOAD under one condition: if it is false, the alternative is read from the stack, so
-        that there is no branch."""
+        """A LOAD under one condition: where it is false, the alternative is read from the stack, so
+        that there is no branch. Reads near each other under one condition share the choice."""
         index, alt = node.src[1], node.src[2] if len(node.src) > 2 else node.const_like(0)
         fixed = alt.op in (Ops.CONST, Ops.VCONST)
         kept = self._in_memory(ctx, alt) if fixed else zero(node.dtype)
-        spare = ctx.spares.get((kind, kept))
-        if spare is None:
-            spare = ctx.spares[kind, kept] = f"%{ctx.fresh('alt')}"
-            ctx.entry.append(f"  {spare} = alloca {kind}, align 64")
-            ctx.entry.append(f"  store {kind} {kept}, ptr {spare}, align 64")
         truth = self.operand(ctx, gate)
-        address = self._address(ctx, index, inside=False)
-        place = ctx.pure(f"select i1 {truth}, ptr {address}, ptr {spare}")
+        pointer, position, offset, element = self._place(ctx, index)
+        size = index.src[0].dtype.base.itemsize if index.op is Ops.INDEX else 1
+        spares = ctx.spares.setdefault((truth, pointer, position, kind, kept), [])
+        near = [s for s in spares if abs(offset - s.first) * size <= _NEAR]
+        if not near:
+            name = f"%{ctx.fresh('spare')}"
+            near = [Spare(name, kind, kept, size, max(1, node.dtype.itemsize), offset)]
+            spares += near
+        spare = near[0]
+        spare.offsets.setdefault(offset)
+        address = self._offset(
+            ctx, self._offset(ctx, pointer, element, position), element, spare.first
+        )
+        place = ctx.pure(f"select i1 {truth}, ptr {address}, ptr {spare.name}")
+        place = self._offset(ctx, place, element, offset - spare.first)
         value = ctx.emit(f"load {kind}, ptr {place}, align {align}", "x")
         if fixed:
             return value
@@ -334,6 +351,9 @@ class LLVMRenderer(LLVMValues):
         ctx.line("ret void")
         params = "ptr %bufs, ptr %vars, ptr %scratch, i64 %lo, i64 %hi"
         head = [f"define void @{ctx.name}({params}) #0 {{", "entry:", *ctx.entry]
+        for near in ctx.spares.values():
+            for spare in near:
+                head += spare.definition()
         constants = [
             f"{name} = private unnamed_addr constant {text}, align 64"
             for text, name in ctx.globals.items()
@@ -343,6 +363,8 @@ class LLVMRenderer(LLVMValues):
         return "\n".join([*head, *ctx.lines, *tail, ""])
 
 
+_NEAR = 2048
+"""Bytes within which reads under one condition share a place on the stack."""
 _NO_TEXT = frozenset({Ops.CONST, Ops.VCONST, Ops.INDEX, Ops.POINTER_INDEX, Ops.GROUP, Ops.SINK})
 _VISITED: dict[Ops, Callable[[LLVMRenderer, LLVMContext, UOp], None]] = {
     Ops.PARAM: LLVMRenderer._param,

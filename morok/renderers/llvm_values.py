@@ -12,6 +12,7 @@ becomes part of the instruction that reads or writes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cache
 
 from morok.dtype import DType, dtypes
@@ -27,7 +28,36 @@ from morok.renderers.base import (
 from morok.renderers.llvm_registers import Cell, Joins, constant_registers, find_joins
 from morok.renderers.llvm_types import constant, ir_type, lanes_type, literal, suffix, zero
 
-__all__ = ["LLVMContext", "LLVMValues"]
+__all__ = ["LLVMContext", "LLVMValues", "Spare"]
+
+
+@dataclass(slots=True)
+class Spare:
+    """Memory on the stack that reads go to whose condition is false.
+
+    `name` points at the place for element `first`; `offsets` are all the elements that are read.
+    """
+
+    name: str
+    kind: str  # of the values that are read
+    value: str  # what each of them is
+    element_size: int
+    size: int  # bytes of a value
+    first: int
+    offsets: dict[int, None] = field(default_factory=dict)
+
+    def definition(self) -> list[str]:
+        """The lines that make it."""
+        places = [(offset - self.first) * self.element_size for offset in sorted(self.offsets)]
+        extent = places[-1] - places[0] + self.size
+        lines = [
+            f"  {self.name}.all = alloca [{extent} x i8], align 64",
+            f"  {self.name} = getelementptr i8, ptr {self.name}.all, i64 {-places[0]}",
+        ]
+        for i, place in enumerate(places):
+            lines.append(f"  {self.name}.{i} = getelementptr i8, ptr {self.name}, i64 {place}")
+            lines.append(f"  store {self.kind} {self.value}, ptr {self.name}.{i}, align 1")
+        return lines
 
 
 class LLVMContext(Rendering):
@@ -46,9 +76,7 @@ class LLVMContext(Rendering):
         self.registers = constant_registers(self.ops)
         self.joins: dict[UOp, Joins] = find_joins(self.ops, self.registers)
         self.cells: dict[Cell, str] = {}
-        self.spares: dict[
-            tuple[str, str], str
-        ] = {}  # (type, constant) -> where it lies on the stack
+        self.spares: dict[tuple[str, ...], list[Spare]] = {}
         for node in self.ops:
             dtype = node.dtype
             if dtype is dtypes.int64 or (dtype is dtypes.int32 and is_position(node, self.held)):

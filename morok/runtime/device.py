@@ -86,7 +86,7 @@ class CpuDevice:
 
     @property
     def c_compiler(self) -> CCompiler:
-        """The compiler of the setting `cc`, found at its first use. DeviceError if there is none."""
+        """The compiler of the setting `cc`, found when it is needed. DeviceError without one."""
         wanted = config.get().cc
         compiler = self._compilers.get(wanted)
         if compiler is None:

@@ -85,6 +85,27 @@ def check_core() -> Iterable[Finding]:
         yield Finding("core", True, str(folder), needed=True)
 
 
+def check_llvm() -> Iterable[Finding]:
+    """Whether LLVM is there and makes machine code that can be loaded."""
+    chosen = config.get().cpu_compiler
+    try:
+        text = _llvm_facts()
+    except (DeviceError, CompileError) as error:
+        remedy = "pip install llvmlite (without it a C compiler makes machine code, slower)"
+        yield Finding("llvm", False, error.message, remedy, needed=chosen == "llvm")
+    else:
+        yield Finding("llvm", True, text + ("" if chosen != "c" else ", not used (cpu_compiler=c)"))
+
+
+def _llvm_facts() -> str:
+    """What LLVM says of itself, after a function was compiled and loaded."""
+    from morok.runtime import Library, LLVMCompiler
+
+    compiler = LLVMCompiler()
+    Library(compiler.compile(["define void @answer() {\n  ret void\n}\n"])).symbol("answer")
+    return f"llvmlite {compiler.version}, for {compiler.target.cpu}"
+
+
 def check_compiler() -> Iterable[Finding]:
     """Whether a C compiler is found and makes a shared object, with the flags kernels get."""
     from morok.runtime import CCompiler
@@ -94,10 +115,21 @@ def check_compiler() -> Iterable[Finding]:
         compiler = CCompiler()
         compiler.compile(["int answer(void) { return 42; }"])
     except (DeviceError, CompileError) as error:
-        yield Finding("compiler", False, str(error), remedy, needed=True)
+        yield Finding("compiler", False, str(error), remedy, needed=not _without_c())
     else:
         text = f"{shlex.join(compiler.command)}: {compiler.target.version}"
-        yield Finding("compiler", True, text, needed=True)
+        yield Finding("compiler", True, text)
+
+
+def _without_c() -> bool:
+    """Whether kernels are made without a C compiler."""
+    if config.get().cpu_compiler is not None:
+        return config.get().cpu_compiler == "llvm"
+    try:
+        _llvm_facts()
+    except (DeviceError, CompileError):
+        return False
+    return True
 
 
 def check_cpu() -> Iterable[Finding]:
@@ -183,6 +215,7 @@ CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
     check_python,
     check_core,
     check_settings,
+    check_llvm,
     check_compiler,
     check_cpu,
     check_cache,

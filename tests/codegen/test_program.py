@@ -45,7 +45,7 @@ def test_each_step_fills_one_field() -> None:
     assert [s.op for s in linear.src] == [Ops.SINK, Ops.DEVICE, Ops.LINEAR]
     rendered = do_render(linear, renderer())
     assert rendered.src[:3] == linear.src
-    assert "void twice(" in rendered.src[3].arg
+    assert "twice(" in rendered.src[3].arg
     binary = do_compile(rendered, FakeCompiler())
     assert binary.src[:4] == rendered.src
     assert binary.src[4].arg == rendered.src[3].arg.encode()
@@ -161,12 +161,12 @@ def test_debug_prints_sources_and_graphs(capsys: pytest.CaptureFixture[str]) -> 
         get_program(sink(), renderer())
     printed = capsys.readouterr().err
     assert "-- stage 8, post-opt symbolic" in printed
-    assert "void twice(" in printed
+    assert "twice(" in printed
     with config.override(debug=3):
         get_program(sink(), renderer())
     printed = capsys.readouterr().err
     assert "-- stage" not in printed
-    assert "void twice(" in printed
+    assert "twice(" in printed
 
 
 def test_errors_name_the_stage() -> None:

@@ -25,8 +25,16 @@ from morok.ir import (
     interpret_tensor,
     verify,
 )
+from morok.renderers import LLVMRenderer
 from morok.tools.examples import example
-from tests.codegen.compiled import build, compiler, launch, renderer
+from tests.codegen.compiled import (
+    build,
+    c_renderer,
+    compiler,
+    launch,
+    llvm_renderer,
+    renderer,
+)
 from tests.ir import op_kernels, op_tensors
 from tests.ir.op_kernels import KERNELS, ONLY_C, ONLY_LINEAR, Case
 
@@ -200,32 +208,41 @@ def test_interpreted_as_a_linear(op: Ops) -> None:
 
 
 @cache
-def programs() -> dict[Ops, UOp]:
-    """The PROGRAMs of all kernels, rendered."""
+def programs(language: str) -> dict[Ops, UOp]:
+    """The PROGRAMs of all kernels that the language has, rendered."""
     device = UOp.new_device()
+    target = c_renderer() if language == "c" else llvm_renderer()
     out = {}
     for op in KERNELS:
+        if op in ONLY_C and language != "c":
+            continue
         root = case(op).root
         if root.op is Ops.LINEAR:
-            source = UOp.new_source(renderer().render(root, "every_op"))
+            source = UOp.new_source(target.render(root, "every_op"))
             info = KernelInfo("every_op")
             out[op] = UOp.program(UOp.new_sink(info=info), device, root, source)
         else:
-            out[op] = get_program(root, renderer())
+            out[op] = get_program(root, target)
     return out
 
 
 @cache
-def kernels() -> dict[Ops, object]:
+def kernels(language: str) -> dict[Ops, object]:
     """All kernels, compiled together."""
-    return dict(zip(programs(), build(list(programs().values())), strict=True))
+    found = programs(language)
+    return dict(zip(found, build(list(found.values())), strict=True))
 
 
+@pytest.mark.parametrize("language", ["c", "llvm"])
 @WITH_KERNEL
-def test_compiled_and_run(op: Ops) -> None:
+def test_compiled_and_run(op: Ops, language: str) -> None:
     wanted = case(op)
-    results = launch(kernels()[op], programs()[op], wanted.arrays, dict(wanted.variables))
-    same(results, wanted)
+    if op in ONLY_C and language != "c":
+        with pytest.raises(InvalidGraphError, match=f"LLVM IR has no {op.name}"):
+            get_program(wanted.root, llvm_renderer())
+        return
+    program = programs(language)[op]
+    same(launch(kernels(language)[op], program, wanted.arrays, dict(wanted.variables)), wanted)
 
 
 @pytest.mark.parametrize("op", NOT_IN_A_KERNEL, ids=lambda op: op.name)
@@ -247,8 +264,9 @@ def test_refused_in_a_kernel(op: Ops) -> None:
 
 @pytest.mark.parametrize("op", NOT_IN_C, ids=lambda op: op.name)
 def test_refused_by_the_renderer(op: Ops) -> None:
-    with pytest.raises(InvalidGraphError, match=f"C has no {op.name}"):
-        renderer().render(UOp.new_linear(*example(op).toposort()), "k")
+    for target, name in ((c_renderer(), "C"), (LLVMRenderer(), "LLVM IR")):
+        with pytest.raises(InvalidGraphError, match=f"{name} has no {op.name}"):
+            target.render(UOp.new_linear(*example(op).toposort()), "k")
 
 
 def run(wanted: Case) -> None:

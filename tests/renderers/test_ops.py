@@ -170,7 +170,6 @@ def check(
 LOOSE = frozenset({"MAX", "MIN", "SIGN", "WHERE"})
 
 
-
 @pytest.fixture(params=["c", "llvm"])
 def target(request: pytest.FixtureRequest) -> Renderer:
     return c_renderer() if request.param == "c" else llvm_renderer()

@@ -62,7 +62,7 @@ def test_from_source_to_result(device):
 
 
 def test_a_binary_is_loaded(device):
-    binary = device.compiler.compile(["void f(void) {}"])
+    binary = device.c_compiler.compile(["void f(void) {}"])
     assert device.load(binary).symbol("f")
     with pytest.raises(DeviceError):
         device.load(b"not a library")
@@ -86,16 +86,16 @@ def test_the_pool_is_as_large_as_the_settings_say():
     assert memory_stats()["pool_limit"] == config.get().pool_size
 
 
-def test_the_compiler_follows_the_settings(device):
-    compiler = device.compiler
-    assert device.compiler is compiler
-    with config.override(cc=[*compiler.command, "-DX"]):
+def test_the_c_compiler_follows_the_settings(device):
+    compiler = device.c_compiler
+    assert device.c_compiler is compiler
+    with config.override(cc=[*compiler.command, "-DX"], cpu_compiler="c"):
         assert device.compiler.command == (*compiler.command, "-DX")
-    with config.override(cc="no-such-compiler"):
+    with config.override(cc="no-such-compiler", cpu_compiler="c"):
         for _ in range(2):
             with pytest.raises(DeviceError, match="no-such-compiler"):
                 _ = device.compiler
-    assert device.compiler is compiler
+    assert device.c_compiler is compiler
 
 
 def test_the_renderer_knows_the_processor(device):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -31,11 +32,30 @@ def test_report_here(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_missing_compiler_is_fatal_and_says_how_to_get_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with config.override(cc="/no/such/compiler"):
+    with config.override(cc="/no/such/compiler", cpu_compiler="c"):
         assert doctor.main([]) == 1
     report = capsys.readouterr().out
     assert "FAIL  compiler" in report
     assert "mend: apt-get install gcc" in report
+
+
+def test_one_of_two_compilers_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        return None
+
+    if importlib.util.find_spec("llvmlite") is not None:
+        with config.override(cc="/no/such/compiler", cpu_compiler=None):
+            assert only(doctor.check_llvm()).ok
+            assert not only(doctor.check_compiler()).needed
+    monkeypatch.setattr("importlib.util.find_spec", missing)
+    note = only(doctor.check_llvm())
+    assert (note.ok, note.needed) == (False, False)
+    assert "llvmlite is not installed" in note.text
+    assert "pip install llvmlite" in note.remedy
+    with config.override(cpu_compiler="llvm"):
+        assert only(doctor.check_llvm()).needed
+    with config.override(cc="/no/such/compiler", cpu_compiler=None):
+        assert only(doctor.check_compiler()).needed
 
 
 def test_a_broken_compiler_is_found() -> None:
