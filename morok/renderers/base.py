@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 from morok.codegen import local_layout
 from morok.dtype import AddrSpace, DType, dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import Capability, GroupOp, KernelInfo, Ops, UOp
+from morok.ir import AxisType, Capability, GroupOp, KernelInfo, Ops, UOp
 
 __all__ = [
     "CLike",
@@ -31,6 +31,7 @@ __all__ = [
     "Rendering",
     "always_positive",
     "base_buffer",
+    "ends_threads",
     "is_position",
     "shifts_within",
     "splat_value",
@@ -410,6 +411,15 @@ class CLike(ABC):
 _TIGHTER: dict[Level, Level] = {
     level: Level(level + 1) for level in Level if level is not Level.ATOM
 }
+
+
+def ends_threads(ops: tuple[UOp, ...], end: UOp) -> bool:
+    """Whether an END closes the THREAD loop of a kernel that goes on behind it: the rest is for the
+    call whose lo is 0."""
+    loop = end.src[-1]
+    if loop.op is not Ops.RANGE or loop.arg[1] is not AxisType.THREAD:
+        return False
+    return any(op.op not in (Ops.SINK, Ops.GROUP) for op in ops[ops.index(end) + 1 :])
 
 
 def is_register(pointer: UOp) -> bool:

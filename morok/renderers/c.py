@@ -22,6 +22,7 @@ from morok.renderers.base import (
     Expr,
     Level,
     base_buffer,
+    ends_threads,
     is_register,
     splat_value,
 )
@@ -230,13 +231,7 @@ class CRenderer(CExpressions):
         ctx.exprs[node] = Expr(name)
 
     def loop_ended(self, ctx: Context, node: UOp) -> None:
-        rng = node.src[-1]
-        if rng.op is not Ops.RANGE or rng.arg[1] is not AxisType.THREAD:
-            return
-        following = ctx.ops[ctx.ops.index(node) + 1 :]
-        if any(op.op is Ops.RANGE and op.arg[1] is AxisType.THREAD for op in following):
-            return
-        if any(op.op not in (Ops.SINK, Ops.GROUP) for op in following):
+        if ends_threads(ctx.ops, node):
             self._fence(ctx)
             ctx.emit("if (lo > 0) return;  // the rest is for one thread")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from morok.dtype import DType, dtypes
 from morok.ir import AxisType, Ops, UOp
-from morok.renderers.base import base_buffer
+from morok.renderers.base import base_buffer, ends_threads
 from morok.renderers.c import FEATURES, c_capability
 from morok.renderers.llvm_registers import Cell, cell_of, may_be_empty
 from morok.renderers.llvm_types import ir_type, memory_type, suffix, zero
@@ -72,6 +72,8 @@ class LLVMRenderer(LLVMValues):
                 frames.append(self._range(ctx, op))
             elif kind is Ops.END:
                 self._end(ctx, op.src[1], frames.pop())
+                if ends_threads(ctx.ops, op):
+                    self._leave(ctx)
             elif kind is Ops.IF:
                 frames.append(self._if(ctx, op))
             elif kind is Ops.ENDIF:
@@ -313,6 +315,20 @@ class LLVMRenderer(LLVMValues):
         if frame.guarded:
             self._join(ctx, ctx.joins[loop].written, frame, last)
 
+    def _leave(self, ctx: LLVMContext) -> None:
+        """Ends the calls that have no part in what follows the THREAD loop."""
+        self._fence(ctx)
+        later = ctx.pure("icmp sgt i64 %lo, 0")
+        ctx.line(f"br i1 {later}, label %leave, label %rest")
+        ctx.start_block("leave")
+        ctx.line("ret void")
+        ctx.start_block("rest", "for one thread")
+
+    def _fence(self, ctx: LLVMContext) -> None:
+        """Has stores that bypass the cache arrive before the kernel returns."""
+        if ctx.info.streaming and "sse2" in self.features:
+            ctx.line(ctx.intrinsic("llvm.x86.sse.sfence", "void"))
+
     def _join(self, ctx: LLVMContext, cells: list[Cell], frame: _Frame, last: str) -> None:
         """Cells behind a part that may have been skipped."""
         for cell in cells:
@@ -345,9 +361,7 @@ class LLVMRenderer(LLVMValues):
     # ---- the whole -------------------------------------------------------------------------------
 
     def _assemble(self, ctx: LLVMContext) -> str:
-        if ctx.info.streaming and "sse2" in self.features:
-            ctx.declares["llvm.x86.sse.sfence"] = "declare void @llvm.x86.sse.sfence()"
-            ctx.line("call void @llvm.x86.sse.sfence()")
+        self._fence(ctx)
         ctx.line("ret void")
         params = "ptr %bufs, ptr %vars, ptr %scratch, i64 %lo, i64 %hi"
         head = [f"define void @{ctx.name}({params}) #0 {{", "entry:", *ctx.entry]
