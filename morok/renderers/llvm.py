@@ -163,7 +163,7 @@ class LLVMRenderer(LLVMValues):
         else:
             value = self._gated_load(ctx, node, gate, kind, align)
         if dtype.kind == "b":
-            value = ctx.pure(f"icmp ne {kind} {value}, {zero(dtypes.uint8.vec(dtype.count))}")
+            value = ctx.pure(f"icmp ne {kind} {value}, {_zero_in_memory(dtype)}")
         ctx.values[node] = value
         if dtype is dtypes.int64:
             ctx.parts[node] = (value, 0)
@@ -173,7 +173,7 @@ class LLVMRenderer(LLVMValues):
         that there is no branch. Reads near each other under one condition share the choice."""
         index, alt = node.src[1], node.src[2] if len(node.src) > 2 else node.const_like(0)
         fixed = alt.op in (Ops.CONST, Ops.VCONST)
-        kept = self._in_memory(ctx, alt) if fixed else zero(node.dtype)
+        kept = self._in_memory(ctx, alt) if fixed else _zero_in_memory(node.dtype)
         truth = self.operand(ctx, gate)
         pointer, position, offset, element = self._place(ctx, index)
         size = index.src[0].dtype.base.itemsize if index.op is Ops.INDEX else 1
@@ -213,11 +213,13 @@ class LLVMRenderer(LLVMValues):
 
     def _in_memory(self, ctx: LLVMContext, node: UOp) -> str:
         """A value as memory holds it: bools as bytes."""
-        value = self.operand(ctx, node)
         if node.dtype.kind != "b":
-            return value
+            return self.operand(ctx, node)
         if node.op is Ops.CONST:
             return str(int(node.arg))
+        if node.op is Ops.VCONST:
+            return f"<{', '.join([f'i8 {int(value)}' for value in node.arg])}>"
+        value = self.operand(ctx, node)
         return ctx.pure(f"zext {ir_type(node.dtype)} {value} to {memory_type(node.dtype)}")
 
     def _store(self, ctx: LLVMContext, node: UOp) -> None:
@@ -375,6 +377,10 @@ class LLVMRenderer(LLVMValues):
         tail = ["}", *constants, *ctx.declares.values(), "attributes #0 = { nounwind }"]
         tail += ["!0 = !{}", "!1 = !{i32 1}"]
         return "\n".join([*head, *ctx.lines, *tail, ""])
+
+
+def _zero_in_memory(dtype: DType) -> str:
+    return zero(dtypes.uint8.vec(dtype.count) if dtype.kind == "b" else dtype)
 
 
 _NEAR = 2048

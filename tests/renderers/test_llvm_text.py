@@ -160,6 +160,25 @@ def test_a_condition_of_a_read_chooses_the_address() -> None:
     assert got.tolist() == [0, 0, *(data[:6] - data[1:7]), 0, 0]
 
 
+@pytest.mark.parametrize("alt", [None, (True, False) * 4, (True,) * 8])
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_bools_under_a_condition(lanes: int, alt: tuple[bool, ...] | None) -> None:
+    i = loop(4, 0)
+    x, out = param(1, 32, dtypes.bool), param(0, 4 * lanes, dtypes.bool)
+    read = at(x, i * 8, lanes, gate=i < 2)
+    if alt is None:
+        value = read.load()
+    else:
+        value = read.load(
+            UOp.vconst(dtypes.bool, alt) if lanes > 1 else UOp.const(dtypes.bool, alt[0])
+        )
+    sink = UOp(Ops.SINK, dtypes.void, (at(out, i * lanes, lanes).store(value, i),))
+    data = np.arange(32) % 3 == 0
+    got = run(sink, np.zeros(4 * lanes, np.bool_), data)[0].reshape(4, lanes)
+    assert (got[:2] == data.reshape(4, 8)[:2, :lanes]).all()
+    assert (got[2:] == (alt or (False,) * 8)[:lanes]).all()
+
+
 def test_gates_that_differ_by_lane() -> None:
     lanes = UOp.vconst(I32, range(8))
     x, out = param(1, 8), param(0, 8)
