@@ -28,7 +28,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from bench import _dags, _opts, expressions
+from bench import _compilers, _dags, _opts, expressions
 from bench._dag_maker import dag
 from bench._interpreted import interpreted
 from bench._views import views
@@ -39,9 +39,10 @@ from morok.ir import Ops, UOp
 from morok.ir.interpret import interpret_kernel
 from morok.rangeify import Schedule, run_kernel_split_pipeline
 from morok.runtime import Device
+from morok.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
-RunKernel = Callable[[UOp, list[Array]], list[Array]]
+RunKernel = Callable[[UOp, list[Array]], Sequence[Array]]
 P = TypeVar("P")
 Wrong = dict[int, str]
 """What is wrong with the programs of some seeds, by seed."""
@@ -96,14 +97,19 @@ def check_compiled(programs: Mapping[int, Program]) -> Wrong:
     """The compiled kernels against NumPy, one compiler run for all the programs."""
     schedules = {seed: schedule_of(p) for seed, p in programs.items()}
     device = Device["CPU"]
-    compile_kernels([c.src[0] for s in schedules.values() for c in s.calls], device)
+    sinks = [c.src[0] for s in schedules.values() for c in s.calls]
+    _compilers.with_each(lambda: _compile(sinks))
 
-    def run(sink: UOp, arrays: list[Array]) -> list[Array]:
-        return run_kernel(sink, arrays, device)
+    def run(sink: UOp, arrays: list[Array]) -> Sequence[Array]:
+        return _compilers.same_by_each(lambda: run_kernel(sink, arrays, device))
 
     return _found(
         "", {s: difference(p, execute(p, schedules[s], run)) for s, p in programs.items()}
     )
+
+
+def _compile(sinks: Sequence[UOp]) -> None:
+    compile_kernels(sinks, Device["CPU"])
 
 
 def _check_nodes(programs: Mapping[int, Program]) -> Wrong:
@@ -118,13 +124,29 @@ def _found(note: str, wrong: Mapping[int, str | None]) -> Wrong:
 # Programs of tensors -----------------------------------------------------------------------------
 
 
+def _by_tensors(p: _dags.Program, stepwise: bool) -> list[Any]:
+    """`_dags.by_tensors` by each compiler, all tensors realised if there are several."""
+    kept: list[Any] = []
+
+    def run() -> list[Array]:
+        kept[:] = _dags.by_tensors(p, stepwise)
+        if len(_compilers.chosen) == 1:
+            return []
+        tensors = [value for value in kept if isinstance(value, Tensor)]
+        Tensor.realize(*tensors)
+        return [tensor.numpy() for tensor in tensors]
+
+    _compilers.same_by_each(run)
+    return kept
+
+
 def check_dags(programs: Mapping[int, _dags.Program]) -> Wrong:
     """Lazy tensors and tensors realised one by one, interpreted and compiled, against NumPy; one
     compiler run for all the programs."""
     wanted = {seed: _dags.by_numpy(p) for seed, p in programs.items()}
 
     def differences(note: str, stepwise: bool) -> Wrong:
-        got = {seed: _dags.by_tensors(p, stepwise) for seed, p in programs.items()}
+        got = {seed: _by_tensors(p, stepwise) for seed, p in programs.items()}
         return _found(note, {s: _dags.difference(got[s], wanted[s]) for s in programs})
 
     lazy, single = "lazy", "realised one by one"
@@ -132,7 +154,7 @@ def check_dags(programs: Mapping[int, _dags.Program]) -> Wrong:
         wrong = differences(f"{lazy}, interpreted: ", False)
         wrong = wrong or differences(f"{single}, interpreted: ", True)
     if not wrong:
-        compile_kernels(sinks, Device["CPU"])
+        _compilers.with_each(lambda: _compile(sinks))
         wrong = differences(f"{lazy}, compiled: ", False)
     return wrong or differences(f"{single}, compiled: ", True)
 
@@ -206,7 +228,10 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--batch", type=int, default=40, help="programs a compiler run")
     parser.add_argument("--keep-going", action="store_true", help="to the end, whatever is found")
+    parser.add_argument("--compilers", help="llvm,c: kernels by both, which must give equal bits")
     options = parser.parse_args(argv)
+    if options.compilers is not None:
+        _compilers.chosen[:] = options.compilers.split(",")
     options.kind = options.kind.split(",")
     for kind in options.kind:
         if kind not in KINDS:
