@@ -17,9 +17,10 @@ from morok.dtype import DType, dtypes
 from morok.ir import AxisType, Ops, UOp
 from morok.renderers.base import base_buffer, ends_threads
 from morok.renderers.c import FEATURES, c_capability
+from morok.renderers.llvm_context import LLVMContext, Spare
 from morok.renderers.llvm_registers import Cell, cell_of, may_be_empty
 from morok.renderers.llvm_types import ir_type, memory_type, suffix, zero
-from morok.renderers.llvm_values import LLVMContext, LLVMValues, Spare
+from morok.renderers.llvm_values import LLVMValues
 
 __all__ = ["LLVMRenderer"]
 
@@ -157,7 +158,9 @@ class LLVMRenderer(LLVMValues):
         gate = index.src[-1] if index.op is Ops.INDEX and index.arg else None
         if gate is None:
             address = self._address(ctx, index)
-            value = ctx.emit(f"load {kind}, ptr {address}, align {align}", "x")
+            value = ctx.emit(
+                f"load {kind}, ptr {address}, align {align}{_aliases(ctx, index)}", "x"
+            )
         elif gate.dtype.count > 1:
             value = self._masked_load(ctx, node, gate, kind, align)
         else:
@@ -190,7 +193,7 @@ class LLVMRenderer(LLVMValues):
         )
         place = ctx.pure(f"select i1 {truth}, ptr {address}, ptr {spare.name}")
         place = self._offset(ctx, place, element, offset - spare.first)
-        value = ctx.emit(f"load {kind}, ptr {place}, align {align}", "x")
+        value = ctx.emit(f"load {kind}, ptr {place}, align {align}{_aliases(ctx, index)}", "x")
         if fixed:
             return value
         other = self._in_memory(ctx, alt)
@@ -209,7 +212,7 @@ class LLVMRenderer(LLVMValues):
             (ir_type(gate.dtype), self.operand(ctx, gate)),
             (kind, alt),
         )
-        return ctx.emit(call, "x")
+        return ctx.emit(call + _aliases(ctx, node.src[1]), "x")
 
     def _in_memory(self, ctx: LLVMContext, node: UOp) -> str:
         """A value as memory holds it: bools as bytes."""
@@ -244,14 +247,14 @@ class LLVMRenderer(LLVMValues):
                 ("i32", str(align)),
                 (ir_type(gate.dtype), self.operand(ctx, gate)),
             )
-            ctx.line(call)
+            ctx.line(call + _aliases(ctx, index))
             return
         address = self._address(ctx, index)
         streamed = ctx.info.streaming and base_buffer(index.src[0]).op is Ops.PARAM
         if streamed and self._streams(dtype):
             self._stream(ctx, kind, stored, address, dtype.itemsize, align)
         else:
-            ctx.line(f"store {kind} {stored}, ptr {address}, align {align}")
+            ctx.line(f"store {kind} {stored}, ptr {address}, align {align}{_aliases(ctx, index)}")
 
     def _streams(self, dtype: DType) -> bool:
         """Whether the target has stores of these vectors that bypass the cache."""
@@ -375,8 +378,42 @@ class LLVMRenderer(LLVMValues):
             for text, name in ctx.globals.items()
         ]
         tail = ["}", *constants, *ctx.declares.values(), "attributes #0 = { nounwind }"]
-        tail += ["!0 = !{}", "!1 = !{i32 1}"]
+        tail += ["!0 = !{}", "!1 = !{i32 1}", *_scopes(len(ctx.offsets))]
         return "\n".join([*head, *ctx.lines, *tail, ""])
+
+
+# Scratch space is never the memory of a buffer, and its parts lie apart: said so, code generation
+# need not keep reads and writes in order. The numbers stand for the same in every kernel, so that
+# kernels can share a module.
+_DOMAIN, _SCOPE, _LIST, _OTHERS = 2, 3, 40, 100
+_MOST_LOCALS = 30
+
+
+def _scopes(count: int) -> list[str]:
+    """The metadata of a kernel with so many DEFINE_LOCALs."""
+    if not 0 < count <= _MOST_LOCALS:
+        return []
+    lines = [f"!{_DOMAIN} = distinct !{{!{_DOMAIN}}}"]
+    for i in range(count):
+        lines.append(f"!{_SCOPE + i} = distinct !{{!{_SCOPE + i}, !{_DOMAIN}}}")
+        lines.append(f"!{_LIST + i} = !{{!{_SCOPE + i}}}")
+    for i in range(count + 1):
+        others = ", ".join([f"!{_SCOPE + k}" for k in range(count) if k != i])
+        lines.append(f"!{_OTHERS + count * (_MOST_LOCALS + 1) + i} = !{{{others}}}")
+    return lines
+
+
+def _aliases(ctx: LLVMContext, index: UOp) -> str:
+    """What an access says of the memory that it touches and that it does not."""
+    count = len(ctx.offsets)
+    buffer = base_buffer(index.src[0])
+    if not 0 < count <= _MOST_LOCALS or buffer.op is Ops.DEFINE_REG:
+        return ""
+    others = _OTHERS + count * (_MOST_LOCALS + 1)
+    if buffer.op is not Ops.DEFINE_LOCAL:
+        return f", !noalias !{others + count}"
+    number = list(ctx.offsets).index(buffer)
+    return f", !alias.scope !{_LIST + number}, !noalias !{others + number}"
 
 
 def _zero_in_memory(dtype: DType) -> str:
