@@ -181,7 +181,7 @@ def test_compiled_code_has_the_same_bits(dtype: DType) -> None:
         replay(prepare(sink), parse_opts(f"UPCAST(0,{n})" if n > 1 else "")) for n in (1, widest)
     ]
     programs = [get_program(s, renderer()) for s in sinks]
-    assert all("if (" in str(p.src[3].arg) for p in programs)
+    assert all(any(op.op is Ops.IF for op in p.src[2].src) for p in programs)
     bits = any_bits(dtype, 3 * size)
     x = np.concatenate([bits[: size // 2], samples(dtype, -9, 9, size - size // 2)])
     leaf_x = leaf(dtype)

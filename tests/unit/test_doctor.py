@@ -48,7 +48,8 @@ def test_one_of_two_compilers_is_enough(monkeypatch: pytest.MonkeyPatch) -> None
             assert only(doctor.check_llvm()).ok
             assert not only(doctor.check_compiler()).needed
     monkeypatch.setattr("importlib.util.find_spec", missing)
-    note = only(doctor.check_llvm())
+    with config.override(cpu_compiler=None):
+        note = only(doctor.check_llvm())
     assert (note.ok, note.needed) == (False, False)
     assert "llvmlite is not installed" in note.text
     assert "pip install llvmlite" in note.remedy
