@@ -91,7 +91,7 @@ def _bytes(env: str, default: int, doc: str) -> Any:
     return _row(Row((env,), parse, check, "a number of bytes, e.g. 500M or 2G", doc), default)
 
 
-def _choice(env: str, default: str | None, choices: tuple[str, ...], doc: str) -> Any:
+def _choice(env: str, default: str, choices: tuple[str, ...], doc: str) -> Any:
     def check(value: Any) -> str:
         name = getattr(value, "name", value)  # a DType serves as its name
         return str(name) if name in choices else _refuse(value)
@@ -134,9 +134,9 @@ class Config:
     cache_size: int = _bytes(
         "MOROK_CACHE_SIZE", 1 << 30, "how large the cache on disk may grow; 0 turns it off"
     )
-    cpu_compiler: str | None = _choice(
-        "MOROK_CPU_COMPILER", None, ("llvm", "c"),
-        "what makes machine code: LLVM, the default where llvmlite is installed, or a C compiler",
+    cpu_compiler: str = _choice(
+        "MOROK_CPU_COMPILER", "c", ("c", "llvm", "auto"),
+        "what makes machine code: a C compiler, the LLVM of llvmlite, or LLVM where there is one",
     )  # fmt: skip
     cc: tuple[str, ...] | None = _command(("MOROK_CC", "CC"), "the C compiler; else one is found")
     threads: int = _int(

@@ -414,12 +414,19 @@ _TIGHTER: dict[Level, Level] = {
 
 
 def ends_threads(ops: tuple[UOp, ...], end: UOp) -> bool:
-    """Whether an END closes the THREAD loop of a kernel that goes on behind it: the rest is for the
-    call whose lo is 0."""
+    """Whether an END closes the last THREAD loop of a kernel that goes on behind it: the rest is
+    for the call whose lo is 0."""
     loop = end.src[-1]
-    if loop.op is not Ops.RANGE or loop.arg[1] is not AxisType.THREAD:
+    if not _is_thread(loop):
         return False
-    return any(op.op not in (Ops.SINK, Ops.GROUP) for op in ops[ops.index(end) + 1 :])
+    following = ops[ops.index(end) + 1 :]
+    if any(map(_is_thread, following)):
+        return False
+    return any(op.op not in (Ops.SINK, Ops.GROUP) for op in following)
+
+
+def _is_thread(node: UOp) -> bool:
+    return node.op is Ops.RANGE and node.arg[1] is AxisType.THREAD
 
 
 def is_register(pointer: UOp) -> bool:

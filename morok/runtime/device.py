@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from morok import config
@@ -65,24 +65,27 @@ class CpuDevice:
         DeviceError if there is none, which is not remembered: install one and go on.
         """
         wanted = config.get().cpu_compiler
-        if wanted == "c" or (wanted is None and self._without_llvm):
+        if wanted == "c" or (wanted == "auto" and self._without_llvm):
             return self.c_compiler
-        if self._llvm is not None:
-            return self._llvm
-        try:  # no lock, which a fork could leave held: asking twice does no harm
-            self._llvm = LLVMCompiler()
+        try:
+            return self.llvm_compiler
         except DeviceError as error:
             if wanted == "llvm":
                 raise
             reason = error.message
-        else:
-            return self._llvm
         try:
             compiler = self.c_compiler
         except DeviceError as error:
             raise DeviceError(f"{error.message}; or install LLVM ({reason})") from error
         self._without_llvm = True
         return compiler
+
+    @property
+    def llvm_compiler(self) -> LLVMCompiler:
+        """The LLVM of llvmlite, found when it is needed. DeviceError without it."""
+        if self._llvm is None:  # no lock, which a fork could leave held: asking twice does no harm
+            self._llvm = LLVMCompiler()
+        return self._llvm
 
     @property
     def c_compiler(self) -> CCompiler:
@@ -120,14 +123,12 @@ class CpuDevice:
 
     def build(self, sources: Sequence[KernelSource]) -> list[Kernel]:
         """The kernels of `sources`, from the cache or compiled together; see `build_kernels`."""
-        compiler = self.compiler
-        language = "llvm" if isinstance(compiler, LLVMCompiler) else "c"
-        others = [source for source in sources if source.language != language]
-        if not others:
-            return build_kernels(sources, compiler)
-        usual = iter(build_kernels([s for s in sources if s.language == language], compiler))
-        foreign = iter(build_kernels(others, self.c_compiler))
-        return [next(usual if s.language == language else foreign) for s in sources]
+        built: dict[str, Iterator[Kernel]] = {}
+        for language in {source.language for source in sources}:
+            alike = [source for source in sources if source.language == language]
+            compiler = self.llvm_compiler if language == "llvm" else self.c_compiler
+            built[language] = iter(build_kernels(alike, compiler))
+        return [next(built[source.language]) for source in sources]
 
     def register_hook(self, kind: str, make: Callable[[object], Kernel]) -> None:
         """Has CUSTOM_FUNCTIONs of this kind ("EncDec", "Graph") call the kernel `make(payload)`."""

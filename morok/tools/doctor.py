@@ -123,7 +123,7 @@ def check_compiler() -> Iterable[Finding]:
 
 def _without_c() -> bool:
     """Whether kernels are made without a C compiler."""
-    if config.get().cpu_compiler is not None:
+    if config.get().cpu_compiler != "auto":
         return config.get().cpu_compiler == "llvm"
     try:
         _llvm_facts()

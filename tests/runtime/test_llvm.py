@@ -274,13 +274,13 @@ def test_the_setting_chooses() -> None:
     with config.override(cpu_compiler="c"):
         assert device.compiler is device.c_compiler
         assert device.renderer.language == "c"
-    with config.override(cpu_compiler=None):
+    with config.override(cpu_compiler="auto"):
         assert isinstance(device.compiler, LLVMCompiler)
 
 
 @pytest.mark.usefixtures("nothing_installed")
 def test_with_neither_the_error_says_what_to_install() -> None:
-    with config.override(cpu_compiler=None, cc=None), pytest.raises(DeviceError) as caught:
+    with config.override(cpu_compiler="auto", cc=None), pytest.raises(DeviceError) as caught:
         _ = CpuDevice().compiler
     assert "apt install gcc" in str(caught.value)
     assert "pip install llvmlite" in str(caught.value)
@@ -294,5 +294,5 @@ def test_with_neither_the_error_says_what_to_install() -> None:
 def test_without_llvmlite_a_c_compiler_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     device = CpuDevice()
-    with config.override(cpu_compiler=None):
+    with config.override(cpu_compiler="auto"):
         assert device.compiler is device.c_compiler

@@ -44,18 +44,18 @@ def test_one_of_two_compilers_is_enough(monkeypatch: pytest.MonkeyPatch) -> None
         return None
 
     if importlib.util.find_spec("llvmlite") is not None:
-        with config.override(cc="/no/such/compiler", cpu_compiler=None):
+        with config.override(cc="/no/such/compiler", cpu_compiler="auto"):
             assert only(doctor.check_llvm()).ok
             assert not only(doctor.check_compiler()).needed
     monkeypatch.setattr("importlib.util.find_spec", missing)
-    with config.override(cpu_compiler=None):
+    with config.override(cpu_compiler="auto"):
         note = only(doctor.check_llvm())
     assert (note.ok, note.needed) == (False, False)
     assert "llvmlite is not installed" in note.text
     assert "pip install llvmlite" in note.remedy
     with config.override(cpu_compiler="llvm"):
         assert only(doctor.check_llvm()).needed
-    with config.override(cc="/no/such/compiler", cpu_compiler=None):
+    with config.override(cc="/no/such/compiler", cpu_compiler="auto"):
         assert only(doctor.check_compiler()).needed
 
 
