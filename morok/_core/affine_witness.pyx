@@ -17,6 +17,7 @@ from morok._core.affine cimport (
     form_add_offset,
     form_add_term,
     form_clear,
+    form_coeff,
     form_merge,
 )
 from morok._core.bounds cimport B_FLOORDIV, B_FLOORMOD, B_IDIV, B_MOD
@@ -94,7 +95,8 @@ cdef void _add_quotient(Ledger *ledger, Form *n, int64_t d, Form *out, int64_t s
         if r.terms[i].coeff == 1 and _is_name(r.terms[i].atom, &k):
             nested += 1
             inner = k
-    if nested > 1:
+    # The same quotient in the whole part, too, would stay there: two readings of one value.
+    if nested > 1 or (nested and form_coeff(&q, _name(inner)) != 0):
         ledger.vague = True
         return
     if nested:

@@ -39,6 +39,16 @@ def test_what_needs_bounds_is_not_shown() -> None:
     assert affine_same((V * 4 + 3) // 8, V // 2) is False
 
 
+def test_a_quotient_with_two_readings_is_not_shown_to_differ() -> None:
+    """In the numerator's whole part and in its rest stands (W + 5) // 10."""
+    rest = (W + 5) % 10
+    before, after = ((rest * -1 + 9) // 3 - 3) // 12, rest * -1 // 36
+    for value in range(-50, 51):
+        y = (value + 5) % 10
+        assert ((9 - y) // 3 - 3) // 12 == -y // 36
+    assert affine_same(before, after) is None
+
+
 def test_every_recombination_has_a_witness() -> None:
     """Of a sum the definitions are enough; of a quotient they are where no bounds are asked."""
     seen: Counter[tuple[str, bool | None]] = Counter()
