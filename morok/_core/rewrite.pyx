@@ -22,7 +22,7 @@ below the root or below a replacement that a frame further down the stack owns.
 
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 
 from morok._core.match cimport Matcher, set_timing
@@ -475,7 +475,6 @@ cdef class _Rewrite:
             _rebuilt = take(w.rebuilt)
             self.settle(w.rebuilt, result)
         return self.settle(n, result)
-
 
     # ---- limits ----------------------------------------------------------------------------------
 

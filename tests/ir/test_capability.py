@@ -21,6 +21,7 @@ def test_protocols():
     class Text:
         capability = Capability("text", frozenset())
         pre_matcher = None
+        language = "text"
 
         def render(self, linear, name):
             return name
