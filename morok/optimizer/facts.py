@@ -103,8 +103,7 @@ class Facts:
             elif node.op is Ops.STORE:
                 units = [rng for rng in node.ended_ranges if lane_stride(node.src[0], rng) == 1]
                 if all(map(short_lane, units)):
-                    # What several statements walk is the lane of none of them alone.
-                    own = [rng for rng in node.ended_ranges if not self._shared(rng)]
+                    own = [rng for rng in node.ended_ranges if not self._is_row_of_another(rng)]
                     sums = lanes_of_sums(node, own)
                     units = [rng for rng in sums if range_end(rng) >= SHORT_LANE] or units
             else:
@@ -112,8 +111,13 @@ class Facts:
             found.update((rng, None) for rng in units if self.usable(rng) and self._even(rng))
         return list(found)
 
-    def _shared(self, rng: UOp) -> bool:
-        return sum(rng in store.ended_ranges for store in self.sink.src) > 1
+    def _is_row_of_another(self, rng: UOp) -> bool:
+        """Some statement walks it whose lane is another axis: it is no lane of the rest beside."""
+        for store in self.sink.src:
+            units = [u for u in store.ended_ranges if lane_stride(store.src[0], u) == 1]
+            if rng in store.ended_ranges and not all(map(short_lane, units)):
+                return True
+        return False
 
     def written_to_neighbours(self, rng: UOp) -> bool:
         """Some statement stores along this axis element after element."""
