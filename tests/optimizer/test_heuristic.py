@@ -278,6 +278,17 @@ def test_gradient_of_a_weight_has_its_lane_along_channels() -> None:
     assert chosen(weight_gradient(5, 32, 4, 8, 5)) == copied + "UPCAST(1, 16); UPCAST(4, 5)"
 
 
+def test_statements_that_share_a_gradient_share_its_lane() -> None:
+    """As an optimizer writes a weight and its moments: each is stored along three taps."""
+    (store,) = weight_gradient(128, 64, 32, 8, 3).sink.src
+    gradient, axes = store.src[1], store.src[2:]
+    weight = store.src[0].src[0]
+    moment = UOp.param(7, weight.dtype, weight.arg[1]).at(*store.src[0].src[1:])
+    both = UOp(Ops.SINK, dtypes.void, (store, moment.store(gradient * 0.5, *axes)))
+    opts = apply_opts(both, Target(capability(8))).arg.applied_opts
+    assert "UPCAST(1, 16)" in map(str, opts)
+
+
 def test_short_lane_without_another_leaves_vectors_to_the_sum() -> None:
     assert chosen(weight_gradient(2, 2, 2, 8, 3)) == "UPCAST(6, 8)"
 
