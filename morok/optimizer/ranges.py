@@ -24,6 +24,7 @@ __all__ = [
     "lane_stride",
     "lanes_of_sums",
     "make_range",
+    "memory_of",
     "merge_ranges",
     "moved_range",
     "next_number",
@@ -158,6 +159,14 @@ def index_parts(index: UOp) -> tuple[UOp, tuple[UOp, ...], UOp | None]:
     if index.arg:
         return index.src[0], index.src[1:-1], index.src[-1]
     return index.src[0], index.src[1:], None
+
+
+def memory_of(index: UOp) -> UOp:
+    """The definition of the memory that an INDEX points into."""
+    memory: UOp = index.src[0]
+    while memory.op is Ops.AFTER:
+        memory = memory.src[0]
+    return memory
 
 
 def flat_index(index: UOp) -> UOp:

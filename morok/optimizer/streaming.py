@@ -12,7 +12,7 @@ from dataclasses import replace
 from morok.ir import AxisType, KernelInfo, Ops, UOp
 from morok.optimizer.facts import Facts
 from morok.optimizer.legality import loop_axis, require
-from morok.optimizer.ranges import lane_stride, range_end, reads_of
+from morok.optimizer.ranges import lane_stride, memory_of, range_end, reads_of
 
 __all__ = ["choose_streaming", "stream"]
 
@@ -33,20 +33,13 @@ def stream(sink: UOp, axis: int) -> UOp:
         require(
             lane_stride(store.src[0], lane) == 1, f"neighbours along axis {axis} are not stored so"
         )
-    written = {_memory(store.src[0]) for store in sink.src}
+    written = {memory_of(store.src[0]) for store in sink.src}
     require(
-        not any(_memory(read) in written for read in reads_of([sink])),
+        not any(memory_of(read) in written for read in reads_of([sink])),
         "an output is read by the kernel itself",
     )
     info = sink.arg if isinstance(sink.arg, KernelInfo) else KernelInfo()
     return UOp(Ops.SINK, sink.dtype, sink.src, replace(info, streaming=True))
-
-
-def _memory(index: UOp) -> UOp:
-    buffer: UOp = index.src[0]
-    while buffer.op is Ops.AFTER:
-        buffer = buffer.src[0]
-    return buffer
 
 
 def choose_streaming(facts: Facts) -> int | None:

@@ -15,7 +15,13 @@ from collections.abc import Iterable
 from morok._core import affine_form, affine_split, toposort
 from morok.ir import AxisType, KernelInfo, Ops, UOp
 from morok.optimizer.legality import axis_number, binders_of, loop_axis, require
-from morok.optimizer.ranges import flat_index, moved_range, rename_ranges, simplify_all
+from morok.optimizer.ranges import (
+    flat_index,
+    memory_of,
+    moved_range,
+    rename_ranges,
+    simplify_all,
+)
 
 __all__ = ["thread"]
 
@@ -50,17 +56,17 @@ def _check_outside(store: UOp, rng: UOp) -> None:
 def _check_memory(sink: UOp, order: list[UOp], rng: UOp) -> None:
     """Each iteration writes places of its own, and of what is written reads only those."""
     stores = [node for node in order if node.op is Ops.STORE]
-    written = dict.fromkeys(_memory(store.src[0]) for store in stores)
-    touched = [node for node in order if node.op is Ops.INDEX and _memory(node) in written]
+    written = dict.fromkeys(memory_of(store.src[0]) for store in stores)
+    touched = [node for node in order if node.op is Ops.INDEX and memory_of(node) in written]
     where = dict(zip(touched, simplify_all([flat_index(node) for node in touched]), strict=True))
     tailed = isinstance(sink.arg, KernelInfo) and any(
         str(opt.op) == "TAIL" for opt in sink.arg.applied_opts
     )
     for memory in written:
-        here = [node for node in touched if _memory(node) is memory]
+        here = [node for node in touched if memory_of(node) is memory]
         if _apart([where[node] for node in here], rng):
             continue
-        own = [store for store in stores if _memory(store.src[0]) is memory]
+        own = [store for store in stores if memory_of(store.src[0]) is memory]
         name = f"the buffer in slot {memory.arg[0]}"
         require(
             len(own) == 1 or tailed,
@@ -80,14 +86,6 @@ def _check_memory(sink: UOp, order: list[UOp], rng: UOp) -> None:
                 where[node] in targets and node.src[0].op is Ops.PARAM,
                 f"{name} is read where another iteration may write it",
             )
-
-
-def _memory(index: UOp) -> UOp:
-    """What an INDEX points into."""
-    memory: UOp = index.src[0]
-    while memory.op is Ops.AFTER:
-        memory = memory.src[0]
-    return memory
 
 
 def _apart(places: Iterable[UOp], rng: UOp) -> bool:
