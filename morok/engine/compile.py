@@ -22,6 +22,7 @@ from morok.codegen import (
 )
 from morok.engine.stats import stats
 from morok.engine.variables import in_order
+from morok.errors import InvalidGraphError
 from morok.forking import held_at_fork
 from morok.ir import Ops, UOp
 from morok.optimizer import apply_opts
@@ -98,9 +99,13 @@ def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKer
 
 
 def _extent(program: UOp) -> int:
-    """The iterations of a PROGRAM's THREAD loop, 0 without one."""
+    """The iterations of a PROGRAM's THREAD loop, at most, 0 without one."""
     extent = launch_extent(program)
-    return 0 if extent is None else int(extent.arg)
+    if extent is None:
+        return 0
+    if extent.vmax is None:
+        raise InvalidGraphError("a THREAD loop needs an end with known bounds", node=extent)
+    return int(extent.vmax)
 
 
 def _split(program: UOp) -> int:

@@ -158,6 +158,47 @@ def _one_axis_one_range(graph: _Graph) -> _Found:
             yield node, Fault("axis-id", "axis_id", expected, f"two different of {axis}")
 
 
+def _is_thread(axis: UOp) -> bool:
+    return axis.op is Ops.RANGE and axis.arg[1] is AxisType.THREAD
+
+
+def _one_extent(graph: _Graph, loops: list[UOp]) -> _Found:
+    """The launcher hands out parts of one range of iterations."""
+    for axis in loops[1:]:
+        if axis.src[0] is not loops[0].src[0]:
+            yield axis, Fault("threads", "end", "one extent for all THREAD loops", "another one")
+
+
+def _threads_outside(graph: _Graph) -> _Found:
+    """A loop that threads share out stands in no other one: every call would run that as a whole.
+    No reduction and no buffer goes through it: a call sees a part of the iterations."""
+    yield from _one_extent(graph, [node for node in graph.nodes if _is_thread(node)])
+    for node in graph.nodes:
+        axes = node.ended_ranges
+        shared = [axis for axis in axes if _is_thread(axis)]
+        if not shared:
+            continue
+        if node.op in (Ops.REDUCE, Ops.BUFFERIZE):
+            yield node, Fault("threads", "ranges", "no THREAD loop", str(shared[0].arg[0]))
+        first = min(axis.arg[0].number for axis in axes if axis.op is Ops.RANGE)
+        if len(shared) > 1 or shared[0].arg[0].number != first:
+            expected = "one THREAD loop, the outermost"
+            got = ", ".join(f"{axis.arg[0]} {axis.arg[1]}" for axis in axes)
+            yield node, Fault("threads", "ranges", expected, got)
+
+
+def _threads_first(graph: _Graph) -> _Found:
+    yield from _one_extent(graph, [node for node in graph.nodes if _is_thread(node)])
+    depth = 0
+    for node in graph.nodes:
+        if depth and _is_thread(node):
+            yield node, Fault("threads", "", "a THREAD loop outermost", "within another block")
+        if node.op in (Ops.RANGE, Ops.IF):
+            depth += 1
+        elif node.op in (Ops.END, Ops.ENDIF):
+            depth -= len(node.src[1:]) if node.op is Ops.END else 1
+
+
 # Memory ------------------------------------------------------------------------------------------
 
 _VIEWS: Final = frozenset({Ops.AFTER, Ops.BARRIER, Ops.NOOP, Ops.INDEX, Ops.POINTER_INDEX})
@@ -362,6 +403,11 @@ RULES: Final = (
               "END, STORE and REDUCE close no range a second time", _closed_once),
     GraphRule("axis-id", _KERNEL,
               "one RANGE for each axis number, renumbered, no placeholder", _one_axis_one_range),
+    GraphRule("threads", _KERNEL,
+              "a THREAD loop is the outermost of its statements, all have one extent",
+              _threads_outside),
+    GraphRule("threads", _LINEAR,
+              "a THREAD loop stands in no other block, all have one extent", _threads_first),
     GraphRule("store-target", _ALL,
               "STORE writes to a view of memory, of its shape", _store_target),
     GraphRule("index-buffer", _KERNEL | _LINEAR,

@@ -49,14 +49,14 @@ def ranges_of(sink: UOp) -> list[UOp]:
     return [node for node in toposort(sink) if node.op is Ops.RANGE]
 
 
-def loop_axis(sink: UOp, number: int) -> UOp:
-    """The loop with this axis number."""
+def loop_axis(sink: UOp, number: int, *, symbolic: bool = False) -> UOp:
+    """The loop with this axis number; if allowed, one whose end depends on variables."""
     found = [rng for rng in ranges_of(sink) if axis_number(rng) == number]
     require(bool(found), f"the kernel has no axis {number}")
     require(len(found) == 1, f"{len(found)} ranges share the axis number {number}")
     rng = found[0]
     require(rng.arg[1] in LOOPS, f"axis {number} is {rng.arg[1]}, not a loop")
-    require(has_known_end(rng), f"the end of axis {number} is symbolic")
+    require(symbolic or has_known_end(rng), f"the end of axis {number} is symbolic")
     return rng
 
 

@@ -5,15 +5,17 @@
 The launcher calls the kernel for parts of 0 … n, in any order and at the same time, so no iteration
 may see what another one writes. A local buffer outside of the loop is filled in every call, each
 thread having its own; a sum would be formed so often too, and is refused. STOREs without that axis
-(what a TAIL left over) are for the call that has the first part.
+(what a TAIL left over) are for the call that has the first part. Where the number of iterations is
+symbolic, parts of the most there can be are handed out, and the kernel goes no further than it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import combinations
 
 from morok._core import affine_form, affine_split, toposort
-from morok.ir import AxisType, KernelInfo, Ops, UOp
+from morok.ir import AxisType, Ops, UOp
 from morok.optimizer.legality import axis_number, binders_of, loop_axis, require
 from morok.optimizer.ranges import (
     flat_index,
@@ -28,7 +30,7 @@ __all__ = ["thread"]
 
 def thread(sink: UOp, axis: int) -> UOp:
     """`sink` with a LOOP as its THREAD loop; OptError if its iterations are not independent."""
-    rng = loop_axis(sink, axis)
+    rng = loop_axis(sink, axis, symbolic=True)
     require(rng.arg[1] is AxisType.LOOP, f"axis {axis} is {rng.arg[1]}: no sum is split")
     order = toposort(sink)
     shared = [node for node in order if node.op is Ops.RANGE and node.arg[1] is AxisType.THREAD]
@@ -59,33 +61,77 @@ def _check_memory(sink: UOp, order: list[UOp], rng: UOp) -> None:
     written = dict.fromkeys(memory_of(store.src[0]) for store in stores)
     touched = [node for node in order if node.op is Ops.INDEX and memory_of(node) in written]
     where = dict(zip(touched, simplify_all([flat_index(node) for node in touched]), strict=True))
-    tailed = isinstance(sink.arg, KernelInfo) and any(
-        str(opt.op) == "TAIL" for opt in sink.arg.applied_opts
-    )
     for memory in written:
         here = [node for node in touched if memory_of(node) is memory]
         if _apart([where[node] for node in here], rng):
             continue
         own = [store for store in stores if memory_of(store.src[0]) is memory]
         name = f"the buffer in slot {memory.arg[0]}"
-        require(
-            len(own) == 1 or tailed,
-            f"iterations of axis {axis_number(rng)} may write the same places of {name}",
-        )
+        same = f"iterations of axis {axis_number(rng)} may write the same places of {name}"
         for store in own:
             require(store in sink.src, f"{name} is written inside axis {axis_number(rng)}")
-            target = where[store.src[0]]
-            require(
-                rng not in store.ended_ranges or _one_place(target, rng),
-                f"iterations of axis {axis_number(rng)} may write the same places of {name}",
-            )
-        targets = {where[store.src[0]] for store in own}
-        for node in here:
-            # A place that an iteration writes is no other's, hence it may read it as well.
-            require(
-                where[node] in targets and node.src[0].op is Ops.PARAM,
-                f"{name} is read where another iteration may write it",
-            )
+            shared = rng in store.ended_ranges
+            require(not shared or _one_place(where[store.src[0]], rng), same)
+        for one, other in combinations(own, 2):
+            require(disjoint(where[one.src[0]], where[other.src[0]]), same)
+        _check_reads(sink, own, here, where, rng)
+
+
+def _check_reads(
+    sink: UOp, own: list[UOp], touched: list[UOp], where: dict[UOp, UOp], rng: UOp
+) -> None:
+    """What the STOREs `own` write is read in the same iteration only, or not at all."""
+    targets = {where[store.src[0]]: rng in store.ended_ranges for store in own}
+    for node in touched:
+        place = where[node]
+        if all(disjoint(place, target) for target in targets):
+            continue
+        readers = [s for s in sink.src if s.op is Ops.STORE and s.src[0] is not node]
+        require(
+            place in targets
+            and node.src[0].op is Ops.PARAM
+            and all(
+                (rng in reader.ended_ranges) == targets[place]
+                for reader in readers
+                if node in toposort(reader)
+            ),
+            f"the buffer in slot {memory_of(node).arg[0]} is read where another iteration may"
+            " write it",
+        )
+
+
+def disjoint(one: UOp, other: UOp) -> bool:
+    """Whether two positions never meet, whatever their loops count: seen as numbers to some base,
+    their last digits, which what remains has no part in, lie in different intervals.
+
+    77*i + 8*j + l and 77*i + k + 72, where j < 9, l < 8 and k < 5: to the base 77 the last digit
+    is 0 to 71 in one, 72 to 76 in the other.
+    """
+    forms = affine_form(one), affine_form(other)
+    bases = {abs(step) for terms, _ in forms for _, step in terms}
+    for base in (None, *sorted(bases, reverse=True)):
+        first, second = (_last_digit(terms, rest, base) for terms, rest in forms)
+        if first and second and (first[1] < second[0] or second[1] < first[0]):
+            return True
+    return False
+
+
+def _last_digit(
+    terms: Sequence[tuple[UOp, int]], rest: int, base: int | None
+) -> tuple[int, int] | None:
+    """The interval of a sum of terms modulo a base; None where it has bounds that are unknown, or
+    a multiple of the base within."""
+    low = high = rest
+    for term, step in terms:
+        if base is not None and step % base == 0:
+            continue
+        if term.vmin is None or term.vmax is None:
+            return None
+        ends = step * term.vmin, step * term.vmax
+        low, high = low + min(ends), high + max(ends)
+    if base is None:
+        return low, high
+    return (low % base, high % base) if low // base == high // base else None
 
 
 def _apart(places: Iterable[UOp], rng: UOp) -> bool:

@@ -16,6 +16,7 @@ from morok.rangeify.cost import tensor_reads
 from morok.rangeify.estimate import estimate
 from morok.rangeify.movement import below_movement, early_movement_ops
 from morok.rangeify.multi import on_one_device
+from morok.rangeify.partial import partial_reductions
 from morok.rangeify.places import Kernel, Ranged
 from morok.rangeify.ranges import Rangeify
 from morok.rangeify.split import split_ranges
@@ -288,7 +289,7 @@ def run_kernel_split_pipeline(sink: UOp) -> Schedule:
     sink = seen("one device", on_one_device(sink))
     sink = early_movement_ops(sink.replace(src=tuple(_computed(root) for root in sink.src)))
     seen("early movement", sink)
-    sink = _in_place(sink)
+    sink = partial_reductions(_in_place(sink))
     forced: frozenset[UOp] = frozenset()
     apart: frozenset[UOp] = frozenset()
     for _ in range(_ATTEMPTS):

@@ -225,7 +225,7 @@ class CRenderer(CExpressions):
         name = ctx.unique(f"i{axis.number}")
         first, end = "0", self.expr(ctx, node.src[0]).text
         if kind is AxisType.THREAD:
-            first, end = "lo", "hi"
+            first, end = "lo", "hi" if node.src[0].op is Ops.CONST else f"(hi < {end} ? hi : {end})"
         ctx.emit(f"for (int64_t {name} = {first}; {name} < {end}; {name}++) {{  // {kind}")
         ctx.depth += 1
         ctx.exprs[node] = Expr(name)

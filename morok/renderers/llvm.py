@@ -286,7 +286,12 @@ class LLVMRenderer(LLVMValues):
         frame = _Frame(ctx.block, dict(ctx.cells), label=f"loop{number}")
         frame.end = self.wide(ctx, node.src[0])
         if kind is AxisType.THREAD:
-            frame.first, frame.end = "%lo", "%hi"
+            frame.first = "%lo"
+            if node.src[0].op is Ops.CONST:
+                frame.end = "%hi"
+            else:
+                fewer = ctx.pure(f"icmp slt i64 %hi, {frame.end}")
+                frame.end = ctx.pure(f"select i1 {fewer}, i64 %hi, i64 {frame.end}")
         frame.guarded = may_be_empty(node)
         if frame.guarded:
             some = ctx.pure(f"icmp slt i64 {frame.first}, {frame.end}")

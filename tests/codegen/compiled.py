@@ -75,7 +75,7 @@ def launch(
         for raw, array in zip(held, arrays, strict=True)
     ]
     extent = launch_extent(program)
-    hi = 1 if extent is None else int(extent.arg)
+    hi = 1 if extent is None else int(extent.vmax or 0)
     slots = tuple(range(len(arrays)))
     names = variable_names(program)
     given = tuple(range(len(names)))
@@ -92,10 +92,13 @@ def launch(
 
 
 def run_sink(
-    sink: UOp, arrays: Sequence[np.ndarray], variables: dict[str, int] | None = None
+    sink: UOp,
+    arrays: Sequence[np.ndarray],
+    variables: dict[str, int] | None = None,
+    target: Renderer | None = None,
 ) -> list[np.ndarray]:
     """A kernel through stages 8 to 22, a renderer and its compiler, on arrays."""
-    program = get_program(sink, renderer())
+    program = get_program(sink, target or renderer())
     return launch(build([program])[0], program, arrays, variables or {})
 
 

@@ -268,6 +268,38 @@ def test_a_linear_has_concrete_dtypes_and_flat_indices():
     refused(linear([reg, zero, twice]), Level.LINEAR, "flat-index", Ops.INDEX, got="2 indices")
 
 
+# Threads -----------------------------------------------------------------------------------------
+
+
+def test_a_thread_loop_is_the_outermost_of_its_statements():
+    i, j = loop(4, 0), loop(8, 1)
+    outer, inner = loop(4, 0, AxisType.THREAD), loop(8, 1, AxisType.THREAD)
+    verify(kernel(param(0)[outer * 8 + j].store(1.0, outer, j)), Level.KERNEL)
+    within = kernel(param(0)[i * 8 + inner].store(1.0, i, inner))
+    refused(within, Level.KERNEL, "threads", Ops.STORE, "outermost", "R0 Loop, R1 Thread")
+    refused(within, Level.LOWERED, "threads", Ops.STORE)
+    other = loop(8, 2, AxisType.THREAD)
+    both = kernel(
+        param(0)[outer * 8 + j].store(1.0, outer, j), param(1, 8)[other].store(1.0, other)
+    )
+    refused(both, Level.KERNEL, "threads", Ops.RANGE, "one extent")
+
+
+def test_no_reduction_goes_through_a_thread_loop():
+    k = loop(8, 0, AxisType.THREAD)
+    total = kernel(param(0, 1)[0].store(param(1)[k].reduce(ReduceOp.ADD, k)))
+    refused(total, Level.KERNEL, "threads", Ops.REDUCE, "no THREAD loop", "R0")
+
+
+def test_a_thread_loop_of_a_linear_stands_in_no_block():
+    ops = copy_loop()
+    end, i = ops[2], ops[3]
+    shared = UOp(Ops.RANGE, I32, (end,), loop(4, 1, AxisType.THREAD).arg)
+    verify(linear([end, shared, UOp(Ops.END, dtypes.void, (end, shared))]), Level.LINEAR)
+    within = [end, i, shared, UOp(Ops.END, dtypes.void, (end, shared))]
+    refused(linear(within), Level.LINEAR, "threads", Ops.RANGE, "outermost", "another block")
+
+
 # Around ------------------------------------------------------------------------------------------
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 
 from morok import config
 from morok.dtype import dtypes
 from morok.errors import OptError
-from morok.ir import AxisType, Estimates, KernelInfo, Ops, ReduceOp, UOp
-from morok.optimizer import apply_opts, parse_opts, prepare
+from morok.ir import AxisType, Estimates, KernelInfo, Ops, ReduceOp, Renderer, UOp
+from morok.optimizer import Opt, OptOps, apply_opt, apply_opts, parse_opts, prepare
+from morok.optimizer.threads import disjoint
 from tests.codegen import kernels
-from tests.codegen.compiled import renderer, run_sink
+from tests.codegen.compiled import c_renderer, llvm_renderer, renderer, run_sink
 from tests.codegen.kernels import Builder, Kernel, capability, check, nodes, opted
 
 
@@ -108,6 +112,72 @@ def test_two_iterations_that_write_one_place_are_refused() -> None:
     kernel = b.kernel(out.at(i + j).store((i * 4 + j).cast(dtypes.float32), i, j))
     with pytest.raises(OptError, match="may write the same places"):
         opted(kernel, "THREAD(0)")
+
+
+def _two_stores(begin: int) -> Kernel:
+    """p[i] = 1 for i < 9, p[begin + j] = 2 for j < 3; a TAIL on another axis before."""
+    b = Builder()
+    out, second = b.param(77), b.param(77)
+    i, k, j = b.loop(9), b.loop(7), b.loop(3)
+    stores = (
+        out.at(i * 8).store(1.0, i),
+        second.at(k).store(1.0, k),
+        out.at(j * 8 + begin).store(2.0, j),
+    )
+    return b.kernel(*stores)
+
+
+def test_stores_that_may_meet_are_refused_whatever_came_before() -> None:
+    """A TAIL elsewhere says nothing about two STOREs of one buffer."""
+    with pytest.raises(OptError, match="may write the same places of the buffer in slot 0"):
+        opted(_two_stores(16), "TAIL(1, 4); THREAD(0)")
+
+
+@pytest.mark.parametrize("begin", [3, 72 - 16 + 1])
+def test_stores_that_never_meet_need_no_tail(begin: int) -> None:
+    """8 apart, and begun elsewhere: to the base 8 the last digits differ."""
+    shared(_two_stores(begin), "THREAD(0)")
+
+
+@pytest.mark.parametrize(
+    "opts",
+    [
+        "TAIL(0, 4); TAIL(2, 8); THREAD(0)",
+        "TAIL(1, 8); TAIL(0, 4); SPLIT(0, 2); THREAD(0)",
+        "SWAP(0, 1); TAIL(0, 8); SPLIT(0, 8); THREAD(0)",
+        "TAIL(1, 16); TAIL(2, 4); SWAP(0, 1); THREAD(0)",
+    ],
+)
+def test_what_tails_leave_over_is_proved_apart(opts: str) -> None:
+    shared(kernels.matmul(7, 29, 5), opts)
+
+
+def test_positions_that_never_meet() -> None:
+    b = Builder()
+    i, j, k = b.loop(7), b.loop(9), b.loop(5)
+    first = i * 77 + j * 8
+    assert disjoint(first, i * 77 + k + 72)
+    assert disjoint(i * 80 + j * 8, k * 80 + j * 8 + 3)
+    assert not disjoint(first, i * 77 + k + 64)
+    assert not disjoint(first, first)
+    assert disjoint(i, k + 7)
+    assert not disjoint(i, k + 6)
+
+
+@pytest.mark.parametrize("target", [c_renderer, llvm_renderer])
+def test_a_loop_whose_end_is_symbolic(target: Callable[[], Renderer]) -> None:
+    """As many iterations as the variable says, whatever parts the launcher hands out."""
+    out, n = UOp.param(0, dtypes.float32.ptr(), 640), UOp.define_var("n", 1, 64)
+    i, j = UOp.range(n, 0, renumbered=True), UOp.range(10, 1, renumbered=True)
+    store = out.at(i * 10 + j).store((i * 10 + j).cast(dtypes.float32), i, j)
+    sink = apply_opt(UOp(Ops.SINK, dtypes.void, (store,), KernelInfo("k")), Opt(OptOps.THREAD, 0))
+    for threads in (1, 3):
+        with config.override(threads=threads):
+            for count in (1, 2, 33, 64):
+                start = np.full(640, -1, np.float32)
+                (got,) = run_sink(sink, [start], {"n": count}, target())
+                right = np.where(np.arange(640) < 10 * count, np.arange(640), -1)
+                np.testing.assert_array_equal(got, right)
 
 
 # ---- the choice ----------------------------------------------------------------------------------
