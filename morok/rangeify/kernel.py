@@ -25,7 +25,7 @@ from morok.rangeify.values import Values
 from morok.rangeify.watch import seen
 
 _STORES_TOGETHER = 48  # in one kernel of updates
-_ATTEMPTS = 64  # each adds a buffer that a write needs; far fewer writes than this conflict
+_ATTEMPTS = 64  # each adds the buffers that writes need, as far as the last one showed them
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +168,10 @@ def _torn(k: Kernel, ranged: Ranged) -> UOp | None:
     return None
 
 
-def fix_assign(ranged: Ranged) -> list[Kernel] | UOp:
+def fix_assign(ranged: Ranged) -> tuple[list[Kernel], list[UOp]]:
     """An order in which every kernel runs after those whose results it reads, and every overwriting
-    kernel after the readers of what it overwrites. If there is none: a buffer on the cycle that
-    must be copied first."""
+    kernel after the readers of what it overwrites; and the buffers that must be copied first, for
+    each cycle one on it, without whose readers the order would be possible."""
     written = _written(ranged)
     before: dict[Kernel, dict[Kernel, UOp]] = {k: {} for k in ranged.kernels}
     for k in ranged.kernels:
@@ -183,6 +183,7 @@ def fix_assign(ranged: Ranged) -> list[Kernel] | UOp:
                 if writer is not k:
                     before[writer][k] = u
     order: list[Kernel] = []
+    copied: list[UOp] = []
     state: dict[Kernel, int] = {}
     # Kernels were numbered from the outputs down: the highest number first follows the graph from
     # its inputs.
@@ -197,13 +198,29 @@ def fix_assign(ranged: Ranged) -> list[Kernel] | UOp:
             waiting = [b for b in before[k] if state.get(b) != 2]
             on_cycle = [b for b in waiting if state.get(b) == 1]
             if on_cycle:
-                return _overwritten_on_cycle(stack, on_cycle[0], before, written)
-            if waiting:
+                buffer = _overwritten_on_cycle(stack, on_cycle[0], before, written)
+                copied.append(buffer)
+                for writer in written[buffer]:
+                    before[writer] = {b: u for b, u in before[writer].items() if u is not buffer}
+                _shorten(stack, before, state)
+            elif waiting:
                 stack.append(waiting[0])
-                continue
-            state[k] = 2
-            order.append(stack.pop())
-    return order
+            else:
+                state[k] = 2
+                order.append(stack.pop())
+    return order, copied
+
+
+def _shorten(
+    stack: list[Kernel], before: dict[Kernel, dict[Kernel, UOp]], state: dict[Kernel, int]
+) -> None:
+    """Take off the stack what no kernel below it on the stack waits for any more."""
+    for place, (later, earlier) in enumerate(pairwise(stack), 1):
+        if earlier not in before[later]:
+            for k in stack[place:]:
+                del state[k]
+            del stack[place:]
+            return
 
 
 def _overwritten_on_cycle(
@@ -259,18 +276,18 @@ def _loop_in_place(root: UOp, users: dict[UOp, list[UOp]]) -> UOp:
 _WITHIN = frozenset({Ops.INDEX, Ops.AFTER})  # how a loop names its own memory
 
 
-def _snapshot(sink: UOp, buffer: UOp, copy: UOp) -> UOp:
-    """`sink` with every read of `buffer` replaced by a read of `copy`, made before any write."""
+def _snapshot(sink: UOp, copies: dict[UOp, UOp]) -> UOp:
+    """`sink` with every read of a buffer replaced by a read of its copy, made before any write."""
     roots = []
     for root in sink.src:
         if is_ordered(root) and root.src[0].op is not Ops.CONTIGUOUS:
             roots.append(root)  # reads its memory as its own iterations leave it
         elif root.op is Ops.AFTER and not is_ordered(root):
             target, value = root.src[1].src
-            store = root.src[1].replace(src=(target, value.substitute({buffer: copy})))
+            store = root.src[1].replace(src=(target, value.substitute(copies)))
             roots.append(root.replace(src=(root.src[0], store)))
         else:
-            roots.append(root.substitute({buffer: copy}))
+            roots.append(root.substitute(copies))
     return sink.replace(src=tuple(roots))
 
 
@@ -300,11 +317,11 @@ def run_kernel_split_pipeline(sink: UOp) -> Schedule:
             forced |= values
             apart |= values.union(torn)
             continue
-        order = fix_assign(ranged)
-        if isinstance(order, UOp):
-            copy = UOp(Ops.CONTIGUOUS, order.dtype, (order,))
-            sink = _snapshot(sink, order, copy)
-            apart |= {copy}
+        order, overwritten = fix_assign(ranged)
+        if overwritten:
+            copies = {b: UOp(Ops.CONTIGUOUS, b.dtype, (b,)) for b in overwritten}
+            sink = _snapshot(sink, copies)
+            apart |= frozenset(copies.values())
             continue
         return Schedule(
             split_all_stores(ranged, put_together(ranged, order)),

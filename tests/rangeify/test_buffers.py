@@ -8,6 +8,8 @@ import pytest
 from morok import Tensor
 from morok.ir import Estimates, Ops, UOp
 from morok.rangeify import Schedule
+from morok.rangeify.places import Decisions
+from morok.rangeify.ranges import Rangeify
 from tests.rangeify.scheduling import schedule_of
 
 ROWS, COLUMNS = 8, 1000
@@ -94,3 +96,23 @@ def test_a_long_sum_is_one_kernel_in_blocks() -> None:
     sums = [u for u in sink.toposort() if u.op is Ops.REDUCE]
     assert [[r.vmax for r in u.ended_ranges] for u in sums] == [[4095], [31]]
     assert not between(schedule)
+
+
+def test_overwritten_buffers_are_copied_in_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many pairs of arrays change places, they are found together: one walk over the graph
+    finds them, a second one has them."""
+    runs = []
+    real = Rangeify.run
+
+    def counted(self: Rangeify) -> Decisions:
+        runs.append(self)
+        return real(self)
+
+    monkeypatch.setattr(Rangeify, "run", counted)
+    arrays = [Tensor(np.full(4, i, np.float32)) for i in range(12)]
+    values = [array + 1 for array in arrays]
+    for i, array in enumerate(arrays):
+        array.assign(values[i ^ 1])
+    Tensor.realize(*arrays)
+    assert len(runs) <= 2
+    assert [array.tolist() for array in arrays] == [[(i ^ 1) + 1.0] * 4 for i in range(12)]
