@@ -16,6 +16,7 @@ try:
     )
     from morok._core.affine import affine_add, affine_form, affine_split
     from morok._core.affine_witness import affine_same
+    from morok._core.blocks import execution_order
     from morok._core.construct import build, node, plain_lookup, register_uop_class
     from morok._core.dispatch import Dispatcher, Flat, dispatch_by, enter_attributes
     from morok._core.infer import register_op
@@ -36,6 +37,7 @@ try:
         consumers,
         cut_realized,
         rebuild,
+        rebuild_together,
         region,
         substitute,
         toposort,
@@ -74,6 +76,7 @@ __all__ = [
     "cut_realized",
     "dispatch_by",
     "enter_attributes",
+    "execution_order",
     "graph_rewrite",
     "interval_transfer",
     "memory_stats",
@@ -85,6 +88,7 @@ __all__ = [
     "pool_stats",
     "reaching",
     "rebuild",
+    "rebuild_together",
     "region",
     "register_op",
     "register_uop_class",

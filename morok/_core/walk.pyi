@@ -51,3 +51,13 @@ def rebuild(root: N, visit: Mapping[Any, Callable[[N, tuple[N, ...]], N]]) -> N:
     first; `src` is the tuple of what the node's sources became. Any other node is built on its new
     sources if one changed; what has none of these ops below is not looked at.
     """
+
+def rebuild_together(
+    root: N,
+    groups: list[Sequence[N]],
+    visit: Callable[[Sequence[N], list[tuple[N, ...]]], Sequence[N]],
+) -> N:
+    """`root` with the members of each group replaced together: `visit(members, sources)` is asked
+    once for each, with what their sources became, for as many nodes. No member may lie below
+    another of its group. Any other node is built on its new sources if one changed.
+    """

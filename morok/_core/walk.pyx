@@ -174,6 +174,16 @@ cdef class _Rebuilt:
         slot = ptrmap_find(&self.map, n)
         return <CNode *>slot.value if slot.key != NULL else NULL
 
+    cdef tuple sources(self, CNode *n):
+        """The results of a node's sources."""
+        cdef tuple src = PyTuple_New(n.nsrc)
+        cdef uint32_t k
+        for k in range(n.nsrc):
+            item = <object>object_of(self.result(n.src[k]))
+            Py_INCREF(item)
+            PyTuple_SET_ITEM(src, k, item)
+        return src
+
     cdef CNode *rebuild(self, CNode *n) except NULL:
         """`n` on the results of its sources, borrowed."""
         cdef CNode *few[32]
@@ -361,7 +371,6 @@ def rebuild(root, dict visit):
     cdef Frame *f
     cdef CNode *n
     cdef CNode *new
-    cdef uint32_t k
     cdef int op
     stack_init(&s)
     done.ops0 = done.ops1 = 0
@@ -393,12 +402,7 @@ def rebuild(root, dict visit):
             if functions[n.op] == NULL:
                 new = done.rebuild(n)
             else:
-                src = PyTuple_New(n.nsrc)
-                for k in range(n.nsrc):
-                    item = <object>object_of(done.result(n.src[k]))
-                    Py_INCREF(item)
-                    PyTuple_SET_ITEM(src, k, item)
-                result = (<object>functions[n.op])(<object>object_of(n), src)
+                result = (<object>functions[n.op])(<object>object_of(n), done.sources(n))
                 new = peek(result)
                 done.keep.append(result)
             ptrmap_put(&done.map, n, new)
@@ -406,3 +410,76 @@ def rebuild(root, dict visit):
         return <object>object_of(done.result(peek(root)))
     finally:
         free(s.frames)
+
+
+def rebuild_together(root, list groups, visit):
+    """See the stub."""
+    cdef _Rebuilt done = _Rebuilt()
+    cdef PtrMap number  # a member -> the number of its group, from 1 on
+    cdef list starts = [0]  # where the sources of each group begin in `flat`; and the end
+    cdef CNode **flat = NULL
+    cdef CNode **src
+    cdef Stack s
+    cdef Frame *f
+    cdef CNode *n
+    cdef PtrSlot *slot
+    cdef Py_ssize_t group, total = 0
+    cdef uint32_t k, count
+    stack_init(&s)
+    ptrmap_init(&number, 64)
+    done.ops0 = done.ops1 = 0
+    try:
+        for group, members in enumerate(groups, 1):
+            for member in members:
+                n = peek(member)
+                ptrmap_put(&number, n, <void *>group)
+                total += n.nsrc
+                if n.op < 64:
+                    done.ops0 |= <uint64_t>1 << n.op
+                else:
+                    done.ops1 |= <uint64_t>1 << (n.op - 64)
+            starts.append(total)
+        flat = <CNode **>malloc((total + 1) * sizeof(CNode *))
+        if flat == NULL:
+            raise MemoryError()
+        total = 0
+        for members in groups:
+            for member in members:
+                n = peek(member)
+                for k in range(n.nsrc):
+                    flat[total] = n.src[k]
+                    total += 1
+        n = peek(root)
+        if done.result(n) == NULL:
+            stack_push(&s, n, 0)
+        while s.n:
+            f = &s.frames[s.n - 1]
+            n = f.node
+            slot = ptrmap_find(&number, n)
+            group = <Py_ssize_t>slot.value if slot.key != NULL else 0
+            src, count = n.src, n.nsrc
+            if group:
+                src = flat + <Py_ssize_t>starts[group - 1]
+                count = <Py_ssize_t>starts[group] - <Py_ssize_t>starts[group - 1]
+            while f.next < count and done.result(src[f.next]) != NULL:
+                f.next += 1
+            if f.next < count:
+                f.next += 1
+                stack_push(&s, src[f.next - 1], 0)
+                continue
+            s.n -= 1
+            if done.result(n) != NULL:
+                continue
+            if not group:
+                ptrmap_put(&done.map, n, done.rebuild(n))
+                continue
+            members = groups[group - 1]
+            results = visit(members, [done.sources(peek(member)) for member in members])
+            done.keep.append(results)
+            for member, result in zip(members, results, strict=True):
+                ptrmap_put(&done.map, peek(member), peek(result))
+        return <object>object_of(done.result(peek(root)))
+    finally:
+        free(s.frames)
+        free(flat)
+        ptrmap_free(&number)

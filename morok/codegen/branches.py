@@ -12,9 +12,10 @@ Only arithmetic moves into the branch: it cannot fail, so that the values are th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce as fold
 
-from morok._core import toposort
+from morok._core import rebuild_together, toposort
 from morok.dtype import AddrSpace, dtypes
 from morok.ir import Capability, GroupOp, Ops, UOp
 
@@ -179,30 +180,15 @@ def _groups(order: list[UOp], taken: set[UOp]) -> dict[UOp, list[UOp]]:
 def _rebuilt(order: list[UOp], taken: set[UOp]) -> UOp:
     """The graph with the WHEREs `taken` made within IFs, a group in one."""
     number = 1 + max((n.arg[1] for n in order if n.op is Ops.DEFINE_REG), default=-1)
-    groups = _groups(order, taken)
-    new: dict[UOp, UOp] = {}
-    stack = [order[-1]]
-    while stack:
-        node = stack[-1]
-        if node in new:
-            stack.pop()
-            continue
-        group = groups.get(node, [node])
-        missing = [s for member in group for s in member.src if s not in new]
-        if missing:
-            stack += reversed(missing)
-            continue
-        stack.pop()
-        if node in taken:
-            values = [tuple([new[s] for s in member.src]) for member in group]
-            for member, value in zip(group, _branch(values, number), strict=True):
-                new[member] = value
-            number += len(group)
-        else:
-            src = tuple([new[source] for source in node.src])
-            same = all(a is b for a, b in zip(src, node.src, strict=True))
-            new[node] = node if same else UOp(node.op, node.dtype, src, node.arg)
-    return new[order[-1]]
+
+    def branch(wheres: Sequence[UOp], values: list[tuple[UOp, ...]]) -> list[UOp]:
+        nonlocal number
+        number += len(wheres)
+        return _branch(values, number - len(wheres))
+
+    groups = {group[0]: group for group in _groups(order, taken).values()}
+    done: UOp = rebuild_together(order[-1], [*groups.values()], branch)
+    return done
 
 
 def _branch(choices: list[tuple[UOp, ...]], number: int) -> list[UOp]:

@@ -12,12 +12,11 @@ inner loop of a STORE needs no special case. Order within a block follows from d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from morok._core import rebuild, toposort
+from morok._core import execution_order, rebuild, rebuild_together, toposort
 from morok.codegen.branches import inside_branches
 from morok.dtype import AddrSpace, dtypes
-from morok.errors import InvalidGraphError
 from morok.ir import AxisId, AxisType, Capability, GroupOp, Ops, UOp
 
 __all__ = ["add_ifs", "control_flow", "final_rewrite", "linearize"]
@@ -119,24 +118,37 @@ def _first_conflict(order: list[UOp], shared: dict[UOp, list[UOp]]) -> list[UOp]
         # What an END needs, needs less than the END.
         group = sorted(shared[rng], key=lambda end: above[end].bit_count())
         mask = sum(bit[end] for end in group)
-        level: dict[UOp, int] = {}
-        for end in group:
-            needed = above[end] & mask
-            level[end] = 1 + max((level[e] for e in group if bit[e] & needed), default=-1)
-        first = (group[0].open_ranges, level[group[0]])
-        rest = [end for end in group if (end.open_ranges, level[end]) != first]
-        if rest:
-            kind = (rest[0].open_ranges, level[rest[0]])
-            return [end for end in rest if (end.open_ranges, level[end]) == kind]
+        kinds: dict[tuple[tuple[UOp, ...], int], list[UOp]] = {}
+        for end, level in _levels(group, bit, above, mask):
+            kinds.setdefault((end.open_ranges, level), []).append(end)
+        if len(kinds) > 1:
+            return list(kinds.values())[1]
         union = mask
         for end in group:
             union |= above[end]
         for end in ends:
             if above[end] & mask:
                 above[end] |= union
-        for end in group:
-            above[end] |= union & ~mask
+        if union != mask:
+            for end in group:
+                above[end] |= union & ~mask
     return None
+
+
+def _levels(
+    group: list[UOp], bit: dict[UOp, int], above: dict[UOp, int], mask: int
+) -> Iterator[tuple[UOp, int]]:
+    """Each END of a group, sources first, with how many others one behind another it waits for."""
+    at: list[int] = []  # the ENDs of each level
+    for end in group:
+        needed = above[end] & mask
+        level = len(at)
+        while level and not needed & at[level - 1]:
+            level -= 1
+        if level == len(at):
+            at.append(0)
+        at[level] |= bit[end]
+        yield end, level
 
 
 def _needs(order: list[UOp], bit: dict[UOp, int]) -> dict[UOp, int]:
@@ -178,100 +190,19 @@ def _separated(sink: UOp, ends: list[UOp], number: int) -> UOp:
 
 def _merged(sink: UOp, shared: dict[UOp, list[UOp]]) -> UOp:
     """The ENDs of each range as one END of a GROUP."""
-    first = {end: ends[0] for ends in shared.values() for end in ends}
-    bodies = {ends[0]: tuple([end.src[0] for end in ends]) for ends in shared.values()}
-    new: dict[UOp, UOp] = {}
-    stack = [sink]
-    while stack:
-        node = stack[-1]
-        node = first.get(node, node)
-        needed = (*bodies[node], node.src[1]) if node in bodies else node.src
-        missing = [source for source in needed if source not in new]
-        if missing:
-            stack += reversed(missing)
-            continue
-        stack.pop()
-        if node in new:
-            continue
-        if node in bodies:
-            group = tuple(dict.fromkeys(new[body] for body in bodies[node]))
-            body = UOp(Ops.GROUP, dtypes.void, group) if len(group) > 1 else group[0]
-            end = UOp(Ops.END, node.dtype, (body, new[node.src[1]]))
-            for member in shared[node.src[1]]:
-                new[member] = end
-        else:
-            new[node] = UOp(node.op, node.dtype, tuple([new[s] for s in node.src]), node.arg)
-    return new[sink]
+    done: UOp = rebuild_together(sink, [*shared.values()], _one_end)
+    return done
+
+
+def _one_end(ends: Sequence[UOp], sources: list[tuple[UOp, ...]]) -> list[UOp]:
+    bodies = tuple(dict.fromkeys(body for body, _ in sources))
+    body = UOp(Ops.GROUP, dtypes.void, bodies) if len(bodies) > 1 else bodies[0]
+    return [UOp(Ops.END, dtypes.void, (body, sources[0][1]))] * len(ends)
 
 
 # ---- stage 21 ------------------------------------------------------------------------------------
 
 _DEFINITIONS = (Ops.PARAM, Ops.DEFINE_VAR, Ops.DEFINE_LOCAL, Ops.DEFINE_REG)
-
-
-class _Scopes:
-    """The tree of loops and branches, and the block of every node; None is the outermost block.
-
-    A loop is named by its RANGE and stands for its END, a branch by its IF and for its ENDIF.
-    """
-
-    def __init__(self, order: list[UOp]) -> None:
-        self._inside: dict[UOp, UOp] = {}
-        self.loop: dict[UOp, UOp] = {}  # RANGE -> its END, IF -> its ENDIF
-        self.parent: dict[UOp, UOp | None] = {}
-        self.depth: dict[UOp | None, int] = {None: 0}
-        for node in reversed(order):  # outer loops first: they are closed last
-            if node.op is not Ops.END:
-                continue
-            rng = node.src[1]
-            if rng in self.loop:
-                raise InvalidGraphError(
-                    "two ENDs close one RANGE", node=node, stage="linearize", rule="one loop"
-                )
-            self.loop[rng] = node
-            self.parent[rng] = self.block(node)
-            self.depth[rng] = self.depth[self.parent[rng]] + 1
-        self._child: dict[tuple[UOp, UOp | None], UOp] = {}
-        if not order[-1].has(Ops.IF):
-            return
-        self._inside = inside_branches(order)
-        for node in order:
-            if node.op is Ops.ENDIF:
-                self.loop[node.src[0]] = node
-                self.parent[node.src[0]] = self.block(node)
-
-    def block(self, node: UOp) -> UOp | None:
-        """The branch that a node stands in, or the innermost loop among its open ranges."""
-        if node in self._inside:
-            return self._inside[node]
-        ranges = node.open_ranges
-        try:
-            return max(ranges, key=self.depth.__getitem__) if ranges else None
-        except KeyError as error:
-            raise InvalidGraphError(
-                "a range is used and never closed",
-                node=error.args[0],
-                stage="linearize",
-                rule="ranges closed",
-            ) from None
-
-    def child(self, inner: UOp, outer: UOp | None) -> UOp:
-        """The loop directly in block `outer` that holds block `inner`."""
-        key = (inner, outer)
-        found = self._child.get(key)
-        if found is None:
-            found = inner
-            while (parent := self.parent[found]) is not outer:
-                if parent is None:
-                    raise InvalidGraphError(
-                        "a value is used outside the loop it is computed in",
-                        node=self.loop[inner],
-                        stage="linearize",
-                        rule="scopes",
-                    )
-                found = parent
-            self._child[key] = found
-        return found
 
 
 def linearize(sink: UOp) -> UOp:
@@ -284,56 +215,23 @@ def linearize(sink: UOp) -> UOp:
     What does not need a loop of type THREAD follows it, so that one thread alone may run it.
     """
     order = toposort(sink)
-    scopes = _Scopes(order)
-    needs = _item_needs(order, scopes)
-    blocks = {}
-    for head, end in scopes.loop.items():
-        roots = head.src[1:] if head.op is Ops.IF else end.src[:1]
-        blocks[head] = _sequence(roots, head, scopes, needs)
-    shared = [end for rng, end in scopes.loop.items() if _is_shared(rng)]
-    body = list(_flat(_sequence((*shared, sink), None, scopes, needs), blocks))
+    shared = [node for node in reversed(order) if node.op is Ops.END and _is_shared(node.src[1])]
+    inside = inside_branches(order) if sink.has(Ops.IF) else {}
+    body = execution_order(
+        order, [*shared, sink], inside, _reads_of_old_contents(order), _BLOCK_OPS
+    )
     first = [op for op in body if op.op in _DEFINITIONS]
     first.sort(key=lambda op: (_DEFINITIONS.index(op.op), op.arg))
     rest = [op for op in body if op.op not in _DEFINITIONS]
     return UOp(Ops.LINEAR, dtypes.void, (*first, *rest))
 
 
+_BLOCK_OPS = (Ops.END, Ops.IF, Ops.ENDIF)
+
+
 def _is_shared(head: UOp) -> bool:
     """Whether threads share out the iterations of a loop."""
     return head.op is Ops.RANGE and head.arg[1] is AxisType.THREAD
-
-
-def _item_needs(order: list[UOp], scopes: _Scopes) -> dict[UOp, list[UOp]]:
-    """What each node needs within its own block; an END stands for its whole loop."""
-    needs: dict[UOp, dict[UOp, None]] = {node: {} for node in order}
-    home = {node: scopes.block(node) for node in order}
-    for node in order:
-        block = home[node]
-        if node.op is Ops.ENDIF:  # stands for the whole branch: its IF's condition
-            needs[node][node.src[0].src[0]] = None
-        for source in node.src:
-            if source.op in (Ops.RANGE, Ops.IF):
-                continue
-            outer = home[source]
-            if node.op is Ops.END and outer is node.src[1]:
-                continue  # the loop's own body
-            if node.op is Ops.IF:
-                continue  # its condition is its ENDIF's, its body its own
-            if outer is block and node.op is not Ops.RANGE:
-                needs[node][source] = None
-            elif block is not None:
-                needs[scopes.loop[scopes.child(block, outer)]][source] = None
-            else:
-                raise InvalidGraphError(
-                    "a value is used outside the loop it is computed in",
-                    node=node,
-                    stage="linearize",
-                    rule="scopes",
-                )
-    for store, read in _reads_of_old_contents(order):
-        if home[store] is home[read]:
-            needs[store][read] = None
-    return {node: list(found) for node, found in needs.items()}
 
 
 def _reads_of_old_contents(order: list[UOp]) -> list[tuple[UOp, UOp]]:
@@ -348,18 +246,19 @@ def _reads_of_old_contents(order: list[UOp]) -> list[tuple[UOp, UOp]]:
     stores = [node for node in order if node.op is Ops.STORE and _param(node) in reads]
     if not stores:
         return []
+    order = [node for node in order if node.has(Ops.STORE)]
     bit = {store: 1 << i for i, store in enumerate(stores)}
     behind: dict[UOp, int] = {}
     for node in order:
         mask = bit.get(node, 0)
         for source in node.src:
-            mask |= behind[source]
+            mask |= behind.get(source, 0)
         behind[node] = mask
     return [
         (store, read)
         for store in stores
         for read in reads[_param(store)]
-        if not behind[read] & bit[store]
+        if not behind.get(read, 0) & bit[store]
     ]
 
 
@@ -368,51 +267,6 @@ def _param(store: UOp) -> UOp:
     while pointer.op is Ops.AFTER:
         pointer = pointer.src[0]
     return pointer
-
-
-def _sequence(
-    roots: tuple[UOp, ...], block: UOp | None, scopes: _Scopes, needs: dict[UOp, list[UOp]]
-) -> list[UOp]:
-    """The items of a block in order, each right behind what it needs."""
-    out: dict[UOp, None] = {}
-    stack = [root for root in reversed(roots) if scopes.block(root) is block]
-    waiting: set[UOp] = set()
-    while stack:
-        node = stack[-1]
-        if node in out:
-            stack.pop()
-            continue
-        missing = [source for source in needs[node] if source not in out]
-        if not missing:
-            out[node] = None
-            stack.pop()
-            continue
-        if node in waiting:
-            raise InvalidGraphError(
-                "loops need each other's results", node=node, stage="linearize", rule="acyclic"
-            )
-        waiting.add(node)
-        stack += reversed(missing)
-    return list(out)
-
-
-def _flat(items: list[UOp], blocks: dict[UOp, list[UOp]]) -> Iterator[UOp]:
-    """All items, loops written out: RANGE, body, END."""
-    stack: list[Iterator[UOp]] = [iter(items)]
-    ends: list[UOp] = []
-    while stack:
-        item = next(stack[-1], None)
-        if item is None:
-            stack.pop()
-            if ends:
-                yield ends.pop()
-        elif item.op in (Ops.END, Ops.ENDIF):
-            head = item.src[-1]
-            yield head
-            ends.append(item)
-            stack.append(iter(blocks[head]))
-        else:
-            yield item
 
 
 # ---- stage 22 ------------------------------------------------------------------------------------
@@ -431,6 +285,8 @@ def add_ifs(linear: UOp, capability: Capability) -> UOp:
     neighbouring stores with one gate share the IF. Stores whose gate differs by lane stay: the
     target is predicated or renders them lane by lane; stores to registers never have gates.
     """
+    if all(_scalar_gate(op) is None for op in linear.src):
+        return linear
     out: list[UOp] = []
     new: dict[UOp, UOp] = {}
     gate: UOp | None = None

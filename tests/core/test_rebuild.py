@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from morok._core import rebuild, region, toposort
+from morok._core import rebuild, rebuild_together, region, toposort
 from morok.dtype import dtypes
 from morok.ir import Ops, ReduceOp, UOp
 
@@ -81,3 +83,35 @@ def test_an_op_that_does_not_exist_is_refused() -> None:
     for number in (-1, 128, 10**6):
         with pytest.raises(ValueError, match="unknown op"):
             rebuild(UOp.const(dtypes.index, 1), {number: lambda node, src: node})
+
+
+def test_groups_are_replaced_together() -> None:
+    """Members of one group are made in one call, once all that any of them needs is there."""
+    a, b = UOp.range(4, 0), UOp.range(4, 1)
+    first, second = a * 3, (b + 5) * 3
+    root = (first + 1) // (second + 2)
+    asked: list[tuple[list[UOp], list[tuple[UOp, ...]]]] = []
+
+    def visit(members: Sequence[UOp], sources: list[tuple[UOp, ...]]) -> list[UOp]:
+        asked.append((list(members), sources))
+        return [sources[1][0], sources[0][0]]
+
+    done = rebuild_together(root, [[first, second]], visit)
+    assert asked == [([first, second], [first.src, second.src])]
+    assert done.src[0].src[0] is b + 5
+    assert done.src[1].src[0] is a
+
+
+def test_groups_may_lie_below_one_another() -> None:
+    inner = [UOp.range(4, 0) * 3, UOp.range(4, 1) * 5]
+    outer = [inner[0] % 7, inner[1] % 9]
+    root = outer[0] + outer[1]
+    calls: list[Ops] = []
+
+    def visit(members: Sequence[UOp], sources: list[tuple[UOp, ...]]) -> list[UOp]:
+        calls.append(members[0].op)
+        return [src[0] for src in sources]
+
+    done = rebuild_together(root, [outer, inner], visit)
+    assert done is UOp.range(4, 0) + UOp.range(4, 1)
+    assert calls == [Ops.MUL, Ops.FLOORMOD]
