@@ -118,6 +118,15 @@ def simple(f: UOp, ctx: Capability) -> UOp | None:
             return _absolute(x)
 
 
+@decompositions.opaque(Pat(Ops.MULACC, name="m"))
+def multiply_and_add(m: UOp, ctx: Capability) -> UOp | None:
+    """a*b + c in two roundings where the target has no instruction for one"""
+    if Ops.MULACC in ctx.ops:
+        return None
+    total: UOp = m.src[0] * m.src[1] + m.src[2]
+    return total
+
+
 def _absolute(x: UOp) -> UOp:
     match x.dtype.kind:
         case "f":

@@ -1,6 +1,8 @@
 """Transcendental functions as ordinary arithmetic on UOps, scalar or vector, float32 and float64.
 
-One set of polynomials serves every backend and no multiply-add is fused, so all give the same bits.
+One set of polynomials serves every backend, so all give the same bits: a multiply-add is one op
+(MULACC, rounded once) where it is written so, and nowhere else. Only a target without that
+instruction rounds twice there, within the same bounds.
 Largest errors found, in units in the last place (float32: every 16th float, pow on samples;
 float64: samples against mpmath; `python -m bench accuracy` makes such a table):
 
@@ -36,6 +38,7 @@ class _Format:
         self.bias = (1 << (dtype.bits - mantissa - 2)) - 1
         self.rounder = 1.5 * 2.0**mantissa  # adding it rounds to an integer in the low bits
         self.rounder_bits = (mantissa + self.bias << mantissa) + (1 << (mantissa - 1))
+        self.raiser = self.rounder + 2 * self.bias  # leaves n + 2*bias there
         self.sign_bit = -(1 << (dtype.bits - 1))
         self.smallest = 2.0 ** (1 - self.bias)  # normal
         self.root_half_bits = to_bits(math.sqrt(0.5), dtype)
@@ -85,10 +88,11 @@ def _polynomial(coefficients: Sequence[float], t: UOp) -> UOp:
     terms = [t.const_like(c) for c in coefficients[1:]]
     power = t
     while len(terms) > 1:
-        pairs = [low + high * power for low, high in zip(terms[::2], terms[1::2], strict=False)]
+        halves = zip(terms[::2], terms[1::2], strict=False)
+        pairs = [high.mulacc(power, low) for low, high in halves]
         terms = pairs + terms[2 * len(pairs) :]
         power = power * power
-    return terms[0] * t + coefficients[0]
+    return terms[0].mulacc(t, coefficients[0])
 
 
 def _round(x: UOp) -> tuple[UOp, UOp]:
@@ -98,13 +102,13 @@ def _round(x: UOp) -> tuple[UOp, UOp]:
     return shifted - form.rounder, _as_int(shifted) - form.rounder_bits
 
 
-def _scale(x: UOp, n: UOp) -> UOp:
-    """x * 2**n, rounded once, for 1/2 < x < 2 and n within twice the exponent range."""
+def _scale(x: UOp, raised: UOp) -> UOp:
+    """x * 2**n, rounded once, for 1/2 < x < 2, n within twice the exponent range and `raised` the
+    sum of n and `raiser`: its low bits, n + 2*bias, are the exponent fields of two halves of n."""
     form = _format(x)
-    first = n >> 1
-    for part in (first, n - first):
-        x = x * _as_float((part + form.bias) << form.mantissa)
-    return x
+    bits = _as_int(raised)
+    half = (bits << (form.mantissa - 1)) & -(1 << form.mantissa)
+    return x * _as_float(half) * _as_float((bits << form.mantissa) - half)
 
 
 # ---- exponentials --------------------------------------------------------------------------------
@@ -114,19 +118,20 @@ def exp2(x: UOp) -> UOp:
     """2**x = 2**n * 2**f with n the nearest integer."""
     form = _format(x)
     x = _clamp(x, *((-151.0, 129.0) if form is _SINGLE else (-1076.0, 1025.0)))
-    whole, n = _round(x)
-    f = x - whole
-    return _scale(f * _polynomial(form.table("EXP2"), f) + 1.0, n)
+    raised = x + form.raiser
+    f = x - (raised - form.raiser)
+    return _scale(f.mulacc(_polynomial(form.table("EXP2"), f), 1.0), raised)
 
 
 def exp(x: UOp) -> UOp:
     """e**x = 2**n * e**r, r = x - n*log(2) with log(2) in two parts (Cody and Waite, 1980)."""
     form = _format(x)
     x = _clamp(x, *((-104.0, 89.0) if form is _SINGLE else (-746.0, 710.0)))
-    whole, n = _round(x * (1 / math.log(2)))
+    raised = x.mulacc(1 / math.log(2), form.raiser)
+    whole = raised - form.raiser
     high, low = form.table("LN2")
-    r = x - whole * high - whole * low
-    return _scale(r * r * _polynomial(form.table("EXP"), r) + r + 1.0, n)
+    r = whole.mulacc(-low, whole.mulacc(-high, x))
+    return _scale((r * r).mulacc(_polynomial(form.table("EXP"), r), r) + 1.0, raised)
 
 
 # ---- logarithms ----------------------------------------------------------------------------------
@@ -156,7 +161,7 @@ def log(x: UOp) -> UOp:
     e, f = _split(x)
     high, low = form.table("LN2")
     half_square, tail = _log1p_parts(f)
-    return _log_specials(x, e * high + (f - (half_square - (tail + e * low))))
+    return _log_specials(x, e.mulacc(high, f - (half_square - e.mulacc(low, tail))))
 
 
 def _log1p_parts(f: UOp) -> tuple[UOp, UOp]:
@@ -170,7 +175,7 @@ def _log1p_parts(f: UOp) -> tuple[UOp, UOp]:
         return half_square, f * f * (f * _polynomial(form.table("LOG"), f))
     z = f / (f + 2.0)
     s = z * z
-    return half_square, z * (half_square + s * _polynomial(form.table("LOG"), s))
+    return half_square, z * s.mulacc(_polynomial(form.table("LOG"), s), half_square)
 
 
 def log2(x: UOp) -> UOp:
@@ -216,7 +221,7 @@ def tan(x: UOp) -> UOp:
     odd = (quadrant & 1).ne(0)
     if form is _SINGLE:
         s = r * r
-        t = r + (r * s * _polynomial(form.table("TAN"), s) + low * (s + 1.0))
+        t = r + (r * s).mulacc(_polynomial(form.table("TAN"), s), low * (s + 1.0))
         result = odd.where(-1.0, t) / odd.where(t, 1.0)
     else:
         sine, cosine = _sin_cos(r, low)
@@ -235,9 +240,9 @@ def _sin_cos(r: UOp, low: UOp) -> tuple[UOp, UOp]:
     """sin(r + low) and cos(r + low) for |r| up to pi/4, low below the last place of r."""
     form = _format(r)
     s = r * r
-    sine = r + (low + r * s * _polynomial(form.table("SIN"), s))
+    sine = r + (r * s).mulacc(_polynomial(form.table("SIN"), s), low)
     half = s * 0.5
-    rest = s * s * _polynomial(form.table("COS"), s) - r * low
+    rest = (s * s).mulacc(_polynomial(form.table("COS"), s), r * -low)
     near = 1.0 - half
     return sine, near + (((1.0 - near) - half) + rest)
 
@@ -264,13 +269,13 @@ def _subtract_multiples(size: UOp) -> tuple[UOp, UOp, UOp]:
     exact, kept = (2, 1) if form is _SINGLE else (1, 2)
     r, low = size, size.const_like(0.0)
     for part in parts[:exact]:
-        r = r - n * part
+        r = n.mulacc(-part, r)
     for part in parts[exact : exact + kept]:  # what these subtractions round off is kept
         product = n * part
         rounded = r - product
         r, low = rounded, low + ((r - rounded) - product)
     for part in parts[exact + kept :]:
-        low = low - n * part
+        low = n.mulacc(-part, low)
     return r, low, quadrant
 
 
@@ -372,7 +377,7 @@ def erf(x: UOp) -> UOp:
     form = _format(x)
     size = _magnitude(x)
     s = size * size
-    small = size * _polynomial(form.table("ERF"), s) + size
+    small = size.mulacc(_polynomial(form.table("ERF"), s), size)
     if form is _SINGLE:
         tail = _polynomial(form.table("ERFC"), (size > 4.0).where(4.0, size) - 2.5)
     else:
@@ -422,11 +427,11 @@ def _exponent(logarithm: UOp, y: UOp, product: UOp) -> UOp:
 def _power_single(size: UOp, y: UOp) -> UOp:
     e, f = _split(size)
     z = f / (f + 2.0)
-    logarithm = _log2_specials(size, e + z * _polynomial(table.POW_LOG2_32, z * z))
+    logarithm = _log2_specials(size, z.mulacc(_polynomial(table.POW_LOG2_32, z * z), e))
     t = _clamp(_exponent(logarithm, y, y * logarithm), -300.0, 300.0)
     whole, n = _round(t)
     f = t - whole
-    return (f * _polynomial(table.POW_EXP2_32, f) + 1.0) * _as_float((n + 1023) << 52)
+    return f.mulacc(_polynomial(table.POW_EXP2_32, f), 1.0) * _as_float((n + 1023) << 52)
 
 
 def _power_double(size: UOp, y: UOp) -> UOp:
@@ -440,9 +445,9 @@ def _power_double(size: UOp, y: UOp) -> UOp:
     ordinary = _magnitude(total) < 1080.0
     total = _clamp(ordinary.where(_exponent(high, y, product), total), -1080.0, 1080.0)
     lost = (ordinary & total.ne(0.0)).where(lost, 0.0)
-    whole, n = _round(total)
-    f = (total - whole) + lost
-    return _scale(f * _polynomial(table.EXP2_64, f) + 1.0, n)
+    raised = total + _DOUBLE.raiser
+    f = (total - (raised - _DOUBLE.raiser)) + lost
+    return _scale(f.mulacc(_polynomial(table.EXP2_64, f), 1.0), raised)
 
 
 def _log2_pair(size: UOp) -> tuple[UOp, UOp]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
@@ -241,6 +242,41 @@ def _pow(a: Array, b: Array) -> Array:
     return np.where(b < 0, np.where(unit, odd, a.dtype.type(0)), result)
 
 
+def _multiply_add(a: Array, b: Array, c: Array) -> Array:
+    """a*b + c, for floats rounded once.
+
+    float32: the product is exact in float64, and so is what their sum there rounds off; the sum
+    rounded to odd by it rounds to float32 as the exact one does (S. Boldo, G. Melquiond,
+    "Emulation of a FMA and correctly rounded sums", IEEE Trans. Computers 57, 2008).
+    """
+    if a.dtype.kind != "f":
+        return a * b + c
+    if a.dtype == _FLOAT64:
+        return np.asarray(_exact_multiply_add(a, b, c))
+    product, c = a.astype(np.float64) * b, c.astype(np.float64)
+    total = np.asarray(product + c)
+    back = total - product
+    lost = np.asarray((product - (total - back)) + (c - back))
+    bits = total.view(np.int64)
+    away = np.where((lost > 0) == (total > 0), 1, -1)
+    odd = bits + np.where(np.isfinite(lost) & (lost != 0) & (bits & 1 == 0), away, 0)
+    return odd.view(np.float64).astype(np.float32)
+
+
+def _multiply_add_exactly(a: float, b: float, c: float) -> float:
+    rounded = a * b + c
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)) or a == 0 or b == 0:
+        return rounded
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    try:
+        return math.copysign(float(abs(exact)), -1.0 if exact < 0 else 1.0)
+    except OverflowError:
+        return math.copysign(math.inf, -1.0 if exact < 0 else 1.0)
+
+
+_exact_multiply_add = np.vectorize(_multiply_add_exactly, otypes=[np.float64])
+
+
 def _threefry(counter: Array, key: Array) -> Array:
     """Threefry 2x32 with 20 rounds (Salmon et al. 2011); the low words stand first."""
     mask = np.uint64(0xFFFFFFFF)
@@ -308,7 +344,7 @@ _COMPUTE: Final[dict[Ops, Callable[..., Any]]] = {
     Ops.NE: np.not_equal,
     Ops.THREEFRY: _threefry,
     Ops.WHERE: np.where,
-    Ops.MULACC: lambda a, b, c: a * b + c,
+    Ops.MULACC: _multiply_add,
 }
 
 

@@ -348,7 +348,7 @@ _alu(Ops.NE, "ne", "a != b", dtype="bool", commutative=True)
 _alu(Ops.THREEFRY, "dtype", "Threefry 2x32 of a uint64 counter and a uint64 key.")
 
 _alu(Ops.WHERE, "where", "b where a holds, else c.", dtype="src1", sources="a, b, c")
-_alu(Ops.MULACC, "dtype", "a * b + c", sources="a, b, c")
+_alu(Ops.MULACC, "dtype", "a * b + c, of floats rounded once.", sources="a, b, c")
 # fmt: on
 
 _CASTS = frozenset({Ops.CAST, Ops.BITCAST})

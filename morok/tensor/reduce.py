@@ -297,7 +297,7 @@ class Reduce(Casting):
         if 0 in self.shape:
             return start._same()
         raised = (start - start.max(dim, keepdim=True).detach()).exp()
-        return raised / raised.sum(dim, keepdim=True)
+        return raised * raised.sum(dim, keepdim=True).reciprocal()
 
     def log_softmax(
         self, dim: int = -1, dtype: DType | None = None, *, axis: int | None = None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
+
 import numpy as np
 
 from morok.dtype import dtypes, to_numpy
@@ -40,6 +43,16 @@ def _cast(value: np.ndarray, target: np.dtype) -> np.ndarray:
     return value.astype(target)
 
 
+def _fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """a*b + c by the C library's function, rounded once."""
+    library = ctypes.CDLL(ctypes.util.find_library("m"))
+    single = a.dtype == np.float32
+    function = library.fmaf if single else library.fma
+    kind = ctypes.c_float if single else ctypes.c_double
+    function.restype, function.argtypes = kind, [kind] * 3
+    return np.asarray(np.vectorize(function, otypes=[a.dtype])(a, b, c))
+
+
 def evaluate(root: UOp, values: dict[UOp, np.ndarray]) -> np.ndarray:
     """The value of a graph of scalar ALU ops, its leaves given as arrays."""
     known = dict(values)
@@ -73,6 +86,8 @@ def _value(node: UOp, src: list[np.ndarray]) -> np.ndarray:
             assert np.all(count < bits)
             shift = np.left_shift if node.op is Ops.SHL else np.right_shift
             return shift(src[0], np.asarray(src[1]).astype(dtype))
+        case Ops.MULACC:
+            return np.asarray(_fma(*(np.asarray(s, dtype) for s in src)))
         case _:
             result = _BINARY[node.op](src[0], src[1])
             return result if node.dtype is dtypes.bool_ else result.astype(dtype)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from morok.dtype import cast_value, dtypes
 from morok.ir import GroupOp, Ops, ReduceOp
@@ -299,3 +303,32 @@ def test_threefry_known_answers(counter, key, expected):
 def test_every_alu_op_has_a_meaning():
     for op in GroupOp.ALU:
         assert op in nm._COMPUTE
+
+
+# ---- multiply-add --------------------------------------------------------------------------------
+
+LIBRARY = ctypes.CDLL(ctypes.util.find_library("m"))
+
+
+def fused(single: bool, a: float, b: float, c: float) -> float:
+    function, kind = (LIBRARY.fmaf, ctypes.c_float) if single else (LIBRARY.fma, ctypes.c_double)
+    function.restype, function.argtypes = kind, [kind] * 3
+    return float(function(a, b, c))
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=str)
+@given(data=st.data())
+def test_a_multiply_add_rounds_once(dtype, data):
+    """As the C library's; c often cancels most of a*b or lies far below it."""
+    floats = st.floats(width=32 if dtype is dtypes.float32 else 64)
+    a, b = data.draw(floats), data.draw(floats)
+    kind = nm.carrier(dtype).type
+    with np.errstate(all="ignore"):
+        product = kind(a) * kind(b)
+        scale = data.draw(st.sampled_from([1.0, -1.0, 2.0**-24, 2.0**-53, -(2.0**30), 2.0**-60]))
+        c = data.draw(st.one_of(floats, st.just(float(product * kind(scale)))))
+        c = float(kind(c))
+    got = calc(Ops.MULACC, dtype, [a], [b], [c])
+    want = fused(dtype is dtypes.float32, a, b, c)
+    np.testing.assert_array_equal(got, np.array([want], got.dtype))
+    assert math.isnan(want) or np.signbit(got[0]) == np.signbit(want)

@@ -263,7 +263,7 @@ class World:
             case Ops.FDIV:
                 return z3.fpDiv(NEAREST, a, terms[1])
             case Ops.MULACC:
-                return z3.fpAdd(NEAREST, z3.fpMul(NEAREST, a, terms[1]), terms[2])
+                return z3.fpFMA(NEAREST, a, terms[1], terms[2])
             case Ops.MAX | Ops.MIN:
                 b = terms[1]
                 better = z3.fpGT if op is Ops.MAX else z3.fpLT
