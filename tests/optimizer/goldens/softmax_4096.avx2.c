@@ -89,6 +89,16 @@ static inline f32x8 lesser_f32x8(f32x8 a, f32x8 b) {
   return __builtin_ia32_minps256(a, b);
 }
 #endif
+#ifndef MOROK_FMA_F32X8
+#define MOROK_FMA_F32X8
+static inline f32x8 fma_f32x8(f32x8 a, f32x8 b, f32x8 c) {
+  #if __has_builtin(__builtin_elementwise_fma)
+  return __builtin_elementwise_fma(a, b, c);
+  #else
+  return __builtin_ia32_vfmaddps256(a, b, c);
+  #endif
+}
+#endif
 #ifndef MOROK_STREAM_F32X8
 #define MOROK_STREAM_F32X8
 static inline void stream_f32x8(void *p, f32x8 v) {
@@ -137,15 +147,15 @@ void R_4096_4096_4096_4096_4096(void **bufs, const int64_t *vars, void *scratch,
       f32x8 v8 = *(f32x8u *)(p1 + v7 + v0) - v5;
       f32x8 v9 = greater_f32x8(-104.0f - (f32x8){}, v8);
       f32x8 v10 = lesser_f32x8(89.0f - (f32x8){}, v9);
-      f32x8 v11 = v10 * 0x1.715476p+0f + 12582912.0f;
-      f32x8 v12 = v11 - 12582912.0f;
-      f32x8 v13 = v10 - v12 * 0x1.62e4p-1f - v12 * 0x1.7f7d1cp-20f;
+      f32x8 v11 = fma_f32x8(v10, 0x1.715476p+0f - (f32x8){}, 12583166.0f - (f32x8){});
+      f32x8 v12 = v11 - 12583166.0f;
+      f32x8 v13 = fma_f32x8(v12, -0x1.7f7d1cp-20f - (f32x8){}, fma_f32x8(v12, -0x1.62e4p-1f - (f32x8){}, v10));
       f32x8 v14 = v13 * v13;
-      f32x8 v15 = 0x1.555492p-3f + 0x1.5558aep-5f * v13 + (0x1.123984p-7f + 0x1.6a4f42p-10f * v13) * v14;
-      i32x8 v16 = (i32x8)v11 - 1262485504;
-      i32x8 v17 = v16 >> 1;
-      f32x8 v18 = (v14 * (v15 * v13 + 0x1.fffffcp-2f) + v13 + 1.0f) * (f32x8)((v17 + 127) << 23);
-      *(f32x8u *)(s0 + v7) = v18 * (f32x8)((v16 - v17 + 127) << 23);
+      f32x8 v15 = fma_f32x8(fma_f32x8(0x1.6a4f42p-10f - (f32x8){}, v13, 0x1.123984p-7f - (f32x8){}), v14, fma_f32x8(0x1.5558aep-5f - (f32x8){}, v13, 0x1.555492p-3f - (f32x8){}));
+      f32x8 v16 = fma_f32x8(v14, fma_f32x8(v15, v13, 0x1.fffffcp-2f - (f32x8){}), v13) + 1.0f;
+      i32x8 v17 = (i32x8)v11;
+      i32x8 v18 = (v17 << 22) & -8388608;
+      *(f32x8u *)(s0 + v7) = v16 * (f32x8)v18 * (f32x8)((v17 << 23) - v18);
     }
     acc4 = 0.0f - (f32x8){};
     acc5 = 0.0f - (f32x8){};
@@ -161,11 +171,11 @@ void R_4096_4096_4096_4096_4096(void **bufs, const int64_t *vars, void *scratch,
     f32x8 v20 = acc4 + acc5 + (acc6 + acc7);
     f32x4 v21 = lanes_0_1_2_3_of_f32x8(v20) + lanes_4_5_6_7_of_f32x8(v20);
     f32x2 v22 = lanes_0_1_of_f32x4(v21) + lanes_2_3_of_f32x4(v21);
-    float v23 = v22[0] + v22[1];
+    float v23 = 1.0f / (v22[0] + v22[1]);
     f32x8 v24 = v23 - (f32x8){};
     for (int64_t i1 = 0; i1 < 512; i1++) {  // Loop
       int64_t v25 = i1 * 8;
-      stream_f32x8(p0 + (v25 + v0), *(f32x8u *)(s0 + v25) / v23);
+      stream_f32x8(p0 + (v25 + v0), *(f32x8u *)(s0 + v25) * v23);
     }
   }
   __builtin_ia32_sfence();

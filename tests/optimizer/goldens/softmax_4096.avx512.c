@@ -113,6 +113,16 @@ static inline f32x16 select_f32x16(i32x16 m, f32x16 a, f32x16 b) {
   return (f32x16)((m & (i32x16)a) | (~m & (i32x16)b));
 }
 #endif
+#ifndef MOROK_FMA_F32X16
+#define MOROK_FMA_F32X16
+static inline f32x16 fma_f32x16(f32x16 a, f32x16 b, f32x16 c) {
+  #if __has_builtin(__builtin_elementwise_fma)
+  return __builtin_elementwise_fma(a, b, c);
+  #else
+  return __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4);
+  #endif
+}
+#endif
 #ifndef MOROK_STREAM_F32X8
 #define MOROK_STREAM_F32X8
 static inline void stream_f32x8(void *p, f32x8 v) {
@@ -162,36 +172,37 @@ void R_4096_4096_4096_4096_4096(void **bufs, const int64_t *vars, void *scratch,
       f32x16 v9 = *(f32x16u *)(p1 + v0 + v8) - v6;
       f32x16 v10 = select_f32x16((i32x16)(v9 < -104.0f), -104.0f - (f32x16){}, v9);
       f32x16 v11 = select_f32x16((i32x16)(v10 > 89.0f), 89.0f - (f32x16){}, v10);
-      f32x16 v12 = v11 * 0x1.715476p+0f + 12582912.0f;
-      f32x16 v13 = v12 - 12582912.0f;
-      f32x16 v14 = v11 - v13 * 0x1.62e4p-1f - v13 * 0x1.7f7d1cp-20f;
+      f32x16 v12 = fma_f32x16(v11, 0x1.715476p+0f - (f32x16){}, 12583166.0f - (f32x16){});
+      f32x16 v13 = v12 - 12583166.0f;
+      f32x16 v14 = fma_f32x16(v13, -0x1.7f7d1cp-20f - (f32x16){}, fma_f32x16(v13, -0x1.62e4p-1f - (f32x16){}, v11));
       f32x16 v15 = v14 * v14;
-      f32x16 v16 = 0x1.555492p-3f + 0x1.5558aep-5f * v14 + (0x1.123984p-7f + 0x1.6a4f42p-10f * v14) * v15;
-      i32x16 v17 = (i32x16)v12 - 1262485504;
-      i32x16 v18 = v17 >> 1;
-      f32x16 v19 = (v15 * (v16 * v14 + 0x1.fffffcp-2f) + v14 + 1.0f) * (f32x16)((v18 + 127) << 23);
-      *(f32x16u *)(s0 + v8) = v19 * (f32x16)((v17 - v18 + 127) << 23);
+      f32x16 v16 = fma_f32x16(0x1.6a4f42p-10f - (f32x16){}, v14, 0x1.123984p-7f - (f32x16){});
+      f32x16 v17 = fma_f32x16(0x1.5558aep-5f - (f32x16){}, v14, 0x1.555492p-3f - (f32x16){});
+      f32x16 v18 = fma_f32x16(v15, fma_f32x16(fma_f32x16(v16, v15, v17), v14, 0x1.fffffcp-2f - (f32x16){}), v14);
+      i32x16 v19 = (i32x16)v12;
+      i32x16 v20 = (v19 << 22) & -8388608;
+      *(f32x16u *)(s0 + v8) = (v18 + 1.0f) * (f32x16)v20 * (f32x16)((v19 << 23) - v20);
     }
     acc4 = 0.0f - (f32x16){};
     acc5 = 0.0f - (f32x16){};
     acc6 = 0.0f - (f32x16){};
     acc7 = 0.0f - (f32x16){};
     for (int64_t i2 = 0; i2 < 64; i2++) {  // Reduce
-      int64_t v20 = i2 * 64;
-      acc4 = acc4 + *(f32x16u *)(s0 + v20);
-      acc5 = acc5 + *(f32x16u *)(s0 + v20 + 32);
-      acc6 = acc6 + *(f32x16u *)(s0 + v20 + 16);
-      acc7 = acc7 + *(f32x16u *)(s0 + v20 + 48);
+      int64_t v21 = i2 * 64;
+      acc4 = acc4 + *(f32x16u *)(s0 + v21);
+      acc5 = acc5 + *(f32x16u *)(s0 + v21 + 32);
+      acc6 = acc6 + *(f32x16u *)(s0 + v21 + 16);
+      acc7 = acc7 + *(f32x16u *)(s0 + v21 + 48);
     }
-    f32x16 v21 = acc4 + acc5 + (acc6 + acc7);
-    f32x8 v22 = lanes_0_1_2_3_4_5_6_7_of_f32x16(v21) + lanes_8_9_10_11_12_13_14_15_of_f32x16(v21);
-    f32x4 v23 = lanes_0_1_2_3_of_f32x8(v22) + lanes_4_5_6_7_of_f32x8(v22);
-    f32x2 v24 = lanes_0_1_of_f32x4(v23) + lanes_2_3_of_f32x4(v23);
-    float v25 = v24[0] + v24[1];
-    f32x8 v26 = v25 - (f32x8){};
+    f32x16 v22 = acc4 + acc5 + (acc6 + acc7);
+    f32x8 v23 = lanes_0_1_2_3_4_5_6_7_of_f32x16(v22) + lanes_8_9_10_11_12_13_14_15_of_f32x16(v22);
+    f32x4 v24 = lanes_0_1_2_3_of_f32x8(v23) + lanes_4_5_6_7_of_f32x8(v23);
+    f32x2 v25 = lanes_0_1_of_f32x4(v24) + lanes_2_3_of_f32x4(v24);
+    float v26 = 1.0f / (v25[0] + v25[1]);
+    f32x8 v27 = v26 - (f32x8){};
     for (int64_t i1 = 0; i1 < 512; i1++) {  // Loop
-      int64_t v27 = i1 * 8;
-      stream_f32x8(p0 + (v27 + v0), *(f32x8u *)(s0 + v27) / v25);
+      int64_t v28 = i1 * 8;
+      stream_f32x8(p0 + (v28 + v0), *(f32x8u *)(s0 + v28) * v26);
     }
   }
   __builtin_ia32_sfence();
