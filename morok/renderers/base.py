@@ -22,6 +22,7 @@ from morok.codegen import local_layout
 from morok.dtype import AddrSpace, DType, dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import AxisType, Capability, GroupOp, KernelInfo, Ops, UOp
+from morok.renderers.repeats import repeats
 
 __all__ = [
     "CLike",
@@ -134,6 +135,7 @@ class Rendering:
                 self.stored.update(base_buffer(s) for s in op.src if s.dtype.is_ptr)
         self.offsets, self.scratch = local_layout(linear)
         self.info = next((op.arg for op in self.ops if op.op is Ops.SINK and op.arg), KernelInfo())
+        self.repeats = repeats(self.ops)
         self.held: dict[UOp, DType] = {}  # the dtype of the variable of each value
         self.errors: list[tuple[str, UOp]] = []
 

@@ -169,8 +169,7 @@ class CRenderer(CExpressions):
 
     def named_value(self, ctx: Context, node: UOp, name: str) -> None:
         """Keeps a vector that is read once and used often in its register: gcc would rather read it
-        again with every multiplication. And a step of a sum in its place: gcc would rather take all
-        steps of one sum together."""
+        again with every multiplication."""
         size = ctx.held[node].itemsize if node.op is Ops.LOAD else 0
         often = size >= 16 and ctx.uses.get(node, 0) > 1 and ctx.depth > 1
         if often and not is_register(node.src[0]) and self.register_class is not None:
@@ -226,6 +225,8 @@ class CRenderer(CExpressions):
         first, end = "0", self.expr(ctx, node.src[0]).text
         if kind is AxisType.THREAD:
             first, end = "lo", "hi" if node.src[0].op is Ops.CONST else f"(hi < {end} ? hi : {end})"
+        if node in ctx.repeats:
+            ctx.emit(f"#pragma GCC unroll {ctx.repeats[node]}")
         ctx.emit(f"for (int64_t {name} = {first}; {name} < {end}; {name}++) {{  // {kind}")
         ctx.depth += 1
         ctx.exprs[node] = Expr(name)

@@ -38,6 +38,8 @@ class _Frame:
     guarded: bool = False
     counter: str = ""
     first: str = "0"  # the counter's first value
+    body: int = 0  # where a loop's body begins in the LINEAR
+    times: int = 1  # how often it has been written so far
 
 
 class LLVMRenderer(LLVMValues):
@@ -65,13 +67,20 @@ class LLVMRenderer(LLVMValues):
         rendering."""
         ctx = LLVMContext(linear, name)
         frames: list[_Frame] = []
-        for op in ctx.ops:
+        place = 0
+        while place < len(ctx.ops):
+            op = ctx.ops[place]
+            place += 1
             kind = op.op
             if kind in _VISITED:
                 _VISITED[kind](self, ctx, op)
             elif kind is Ops.RANGE:
                 frames.append(self._range(ctx, op))
+                frames[-1].body = place
             elif kind is Ops.END:
+                if self._repeat(ctx, op.src[1], frames[-1]):
+                    place = frames[-1].body
+                    continue
                 self._end(ctx, op.src[1], frames.pop())
                 if ends_threads(ctx.ops, op):
                     self._leave(ctx)
@@ -308,8 +317,17 @@ class LLVMRenderer(LLVMValues):
         ctx.lines += [""] * (1 + len(frame.heads))  # phi nodes, known at the end
         return frame
 
+    def _repeat(self, ctx: LLVMContext, loop: UOp, frame: _Frame) -> bool:
+        """Whether the body of a loop comes once more, with the counter of the next iteration."""
+        if frame.times >= ctx.repeats.get(loop, 1):
+            return False
+        ctx.parts[loop] = (frame.counter, frame.times)
+        frame.times += 1
+        return True
+
     def _end(self, ctx: LLVMContext, loop: UOp, frame: _Frame) -> None:
-        following, last = ctx.emit(f"add nsw i64 {frame.counter}, 1", "next"), ctx.block
+        following = ctx.emit(f"add nsw i64 {frame.counter}, {frame.times}", "next")
+        last = ctx.block
         phis = [(frame.counter, "i64", frame.first, following)]
         for cell, name in frame.heads.items():
             kind = ir_type(cell[0].dtype.base)

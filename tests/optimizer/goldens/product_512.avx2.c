@@ -55,6 +55,7 @@ void R_512_512_512(void **bufs, const int64_t *vars, void *scratch, int64_t lo, 
       acc9 = 0.0f - (f32x8){};
       acc10 = 0.0f - (f32x8){};
       acc11 = 0.0f - (f32x8){};
+      #pragma GCC unroll 4
       for (int64_t i4 = 0; i4 < 512; i4++) {  // Reduce
         int64_t v5 = i4 + v3;
         float x0 = p1[v5];
@@ -104,6 +105,7 @@ void R_512_512_512(void **bufs, const int64_t *vars, void *scratch, int64_t lo, 
     acc13 = 0.0f - (f32x8){};
     acc14 = 0.0f - (f32x8){};
     acc15 = 0.0f - (f32x8){};
+    #pragma GCC unroll 4
     for (int64_t i6 = 0; i6 < 512; i6++) {  // Reduce
       float x8 = p1[i6 + 261120];
       f32x8 v13 = x8 - (f32x8){};
