@@ -89,14 +89,14 @@ def interpreted(watcher: Watcher | None = None) -> Iterator[list[UOp]]:
         sinks.extend(asked)
         return [CompiledKernel(s.arg.name, s, "", s, 0) for s in asked]  # type: ignore[arg-type]
 
-    def build_plan(
-        rows: Sequence[Row], n_given: int, sizes: Sequence[int], n_vars: int = 0
-    ) -> _Plan:
+    def build_plan(rows: Sequence[Row], n_given: int, sizes: Sequence[int], **_: Any) -> _Plan:
         return _Plan(rows, sizes, watcher)
 
     with (
         mock.patch.object(schedule, "_plans", _Plans()),
         mock.patch.object(schedule, "compile_kernels", compile_kernels),
         mock.patch.object(schedule, "build_plan", build_plan),
+        mock.patch.object(schedule, "load_plan", return_value=None),
+        mock.patch.object(schedule, "store_plan", return_value=False),
     ):
         yield sinks

@@ -10,6 +10,7 @@ from bench import _train_data as data
 from bench import models
 from bench.harness import Step, Wait
 from morok import Tensor, engine
+from morok.ir import Estimates
 from morok.nn.state import get_parameters, get_state_dict, load_state_dict
 from morok.optimizer import apply_opts
 from morok.runtime import Device
@@ -88,12 +89,14 @@ def _times(run: list[tuple[engine.Planned, Sequence[int]]]) -> list[int]:
 
 def _opts(kernel: engine.CompiledKernel) -> str:
     """The actions that the heuristic chose."""
+    if kernel.sink is None:
+        return "from the disk"
     tuned = apply_opts(kernel.sink, Device["CPU"].renderer)
     return "; ".join(map(str, tuned.arg.applied_opts))
 
 
 def _line(kernel: engine.CompiledKernel, ns: float) -> dict[str, Any]:
-    cost = kernel.sink.arg.estimates
+    cost = kernel.estimates or Estimates()
     return {
         "name": kernel.name,
         "ms": ns / 1e6,

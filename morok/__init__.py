@@ -15,7 +15,7 @@ from morok.dtype import DType, dtypes
 
 if TYPE_CHECKING:
     from morok import nn, optim
-    from morok.capture import function, jit
+    from morok.capture import compile, function, jit  # noqa: A004 - the public name
     from morok.engine import watch_schedules
     from morok.ir import RuleSet, Trace, UOp, graph_rewrite, when
     from morok.runtime import Device
@@ -41,6 +41,7 @@ __all__ = [
     "Variable",
     "cache_info",
     "clear_caches",
+    "compile",
     "config",
     "dtypes",
     "enable_grad",
@@ -61,7 +62,7 @@ __all__ = [
 
 _MODULES = ("nn", "optim")
 _NAMES = {
-    "morok.capture": ("function", "jit"),
+    "morok.capture": ("compile", "function", "jit"),
     "morok.engine": ("watch_schedules",),
     "morok.ir": ("RuleSet", "Trace", "UOp", "graph_rewrite", "when"),
     "morok.runtime": ("Device",),

@@ -7,7 +7,7 @@ The facts are attributes; the text is made of them when it is printed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -211,6 +211,31 @@ class OutOfMemoryError(MorokError, MemoryError):
     def details(self) -> list[tuple[str, str]]:
         facts = [("requested", self.requested), ("in use", self.in_use), ("limit", self.limit)]
         return [(label, f"{fact:,} bytes") for label, fact in facts if fact is not None]
+
+
+class BulkError(MorokError, RuntimeError):
+    """Some of many computations could not be compiled; all others are.
+
+    `failures` are the exceptions by what they are about; `results` has, for each computation in
+    order, what was compiled, or the exception.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        results: Sequence[Any] = (),
+        failures: Mapping[str, Exception] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.results = list(results)
+        self.failures = dict(failures or {})
+
+    def details(self) -> list[tuple[str, str]]:
+        return [
+            (name, f"{type(error).__name__}: {error}".splitlines()[0])
+            for name, error in self.failures.items()
+        ]
 
 
 def _printed(node: Any, max_lines: int = 40) -> str:

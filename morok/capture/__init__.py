@@ -1,7 +1,8 @@
 """Functions of tensors: recorded and replayed (`jit`), or traced once into a body that is called
-(`function`)."""
+(`function`); and many computations compiled together (`compile`)."""
 
+from morok.capture.bulk import Compiled, compile  # noqa: A004 - the public name
 from morok.capture.callable import Function, function
 from morok.capture.jitted import Jit, jit
 
-__all__ = ["Function", "Jit", "function", "jit"]
+__all__ = ["Compiled", "Function", "Jit", "compile", "function", "jit"]

@@ -114,6 +114,20 @@ class Function(Wrapper):
         self._bodies.clear()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        body, tensors = self._body(args, kwargs)
+        if any(tensors[write.tensor]._alias for write in body.writes) and _share_memory(tensors):
+            return self.__wrapped__(*args, **kwargs)
+        return _called(body, tensors, self.info)
+
+    def results_of(self, *args: Any) -> Any:
+        """What a call gives, which changes nothing. FunctionError for one that writes tensors."""
+        body, tensors = self._body(args, {})
+        if body.writes:
+            fail(FunctionError, f"{place_of(self.__wrapped__)} writes tensors: return the values")
+        return _called(body, tensors, self.info)
+
+    def _body(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Body, list[Tensor]]:
+        """The body of a call, traced if there is none yet, and the tensors that go in."""
         flat = everything(self.__wrapped__, args, kwargs)
         with memory.lock:
             key = _key(flat)
@@ -125,10 +139,7 @@ class Function(Wrapper):
                     self._bodies.popitem(last=False)
             else:
                 self._bodies.move_to_end(key)
-        tensors = [*flat.tensors, *(tensor for tensor, _ in body.beyond)]
-        if any(tensors[write.tensor]._alias for write in body.writes) and _share_memory(tensors):
-            return self.__wrapped__(*args, **kwargs)
-        return _called(body, tensors, self.info)
+        return body, [*flat.tensors, *(tensor for tensor, _ in body.beyond)]
 
     def _traced(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], flat: Flat

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from morok._core import COPY_KERNEL
 from morok.capture.trace import Label, Step, Trace, written_labels
-from morok.engine import CompiledKernel, Planned, Row, build_plan
-from morok.ir import UOp, room_of
-from morok.rangeify import Schedule
+from morok.engine import Call, CompiledKernel, Planned, Row, build_plan
+from morok.ir import room_of
 from morok.runtime import Buffer, ExecutionPlan
 
 
@@ -79,7 +78,7 @@ class _Merge:
         self.slots = _Slots()
         self.rows: list[Row] = []
         self.kernels: list[CompiledKernel] = []
-        self.calls: list[UOp] = []
+        self.calls: list[Call] = []
         self.homes: dict[Label, Label] = {}  # for a ("made", n) that stays: ("result", i)
         self.copied: list[int] = []  # new tensors that get a copy
         self.views: dict[int, Label] = {}
@@ -137,7 +136,7 @@ class _Merge:
             taken = tuple(values[i] for i in row.variables)
             self.rows.append(row._replace(places=moved, variables=taken))
         self.kernels += planned.kernels
-        self.calls += planned.schedule.calls
+        self.calls += planned.calls
 
     def keep_results(self) -> None:
         """Copies at the end: values that stay in two places, and tensors moved to other memory."""
@@ -190,7 +189,7 @@ class _Merge:
             ],
             planned=Planned(
                 key=b"",
-                schedule=Schedule(tuple(self.calls), ()),
+                calls=tuple(self.calls),
                 kernels=tuple(self.kernels),
                 plan=plan,
                 results=(),
@@ -204,5 +203,4 @@ class _Merge:
 
 def _fresh_bytes(planned: Planned) -> list[int]:
     """For each slot its caller fills, the bytes of a result, 0 for what goes in."""
-    fresh = [b.arg * b.dtype.itemsize for b in planned.fresh]
-    return [0] * (planned.given - len(fresh)) + fresh
+    return [0] * (planned.given - len(planned.fresh)) + [*planned.fresh]

@@ -1,5 +1,7 @@
 """Execution: schedules, plans, caches, realize."""
 
+import sys
+
 from morok.engine import buffers
 from morok.engine.buffers import base_of, hold, is_buffer_view, is_write
 from morok.engine.compile import (
@@ -8,8 +10,9 @@ from morok.engine.compile import (
     heaviest_kernel,
     run_kernel,
 )
-from morok.engine.functions import own_nodes, replace_own
 from morok.engine.normal import Normal, Window, arguments, sink_of
+from morok.engine.own import own_nodes, replace_own
+from morok.engine.planned import Call, Planned
 from morok.engine.plans import Row, build_plan
 from morok.engine.realize import realize, run_plan
 from morok.engine.record import (
@@ -34,10 +37,24 @@ from morok.engine.report import (
     watched,
     watchers,
 )
-from morok.engine.schedule import Planned, compile_function, plan
+from morok.engine.schedule import compile_function, plan, plan_all
 from morok.engine.stats import CompileStats, stats
+from morok.ir import UOp, register_simplifier
+
+
+def _simplify_first(node: UOp) -> UOp:
+    """The symbolic layer, which makes itself known when it is imported: that takes a while, and
+    many programs do without."""
+    from morok.symbolic import simplify
+
+    return simplify(node)
+
+
+if "morok.symbolic" not in sys.modules:
+    register_simplifier(_simplify_first)
 
 __all__ = [
+    "Call",
     "CompileStats",
     "CompiledKernel",
     "Copy",
@@ -64,6 +81,7 @@ __all__ = [
     "is_write",
     "own_nodes",
     "plan",
+    "plan_all",
     "realize",
     "record_into",
     "recording",

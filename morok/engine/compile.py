@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from time import perf_counter
@@ -12,25 +13,31 @@ import numpy as np
 
 from morok import config
 from morok.caches import Bounded
-from morok.codegen import (
-    get_program,
-    has_prologue,
-    kernel_name,
-    launch_extent,
-    scratch_bytes,
-    variable_names,
-)
-from morok.engine.stats import stats
+from morok.engine.stats import importing, stats
 from morok.engine.variables import in_order
-from morok.errors import InvalidGraphError
+from morok.errors import MorokError
 from morok.forking import held_at_fork
-from morok.ir import Ops, UOp
-from morok.optimizer import apply_opts
-from morok.runtime import CpuDevice, ExecutionPlan, Kernel, KernelSource
+from morok.ir import Estimates, Ops, UOp
+from morok.runtime import CpuDevice, ExecutionPlan, Kernel
 
 Array = np.ndarray[Any, Any]
 _lock = held_at_fork(RLock())
 _cache: Bounded[tuple[UOp, str, bool], CompiledKernel] = Bounded("kernels", 2048, _lock)
+
+
+class Texts:
+    """Texts that nobody may ever ask for, kept compressed."""
+
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
+
+    @staticmethod
+    def pack(texts: Sequence[str]) -> bytes:
+        """What `Texts` takes."""
+        return zlib.compress("\0".join(texts).encode(), 1)
+
+    def __getitem__(self, number: int) -> str:
+        return zlib.decompress(self._packed).decode().split("\0")[number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,79 +45,116 @@ class CompiledKernel:
     """One kernel, ready to run. Its lowered graphs are let go: they take far more than the text."""
 
     name: str
-    sink: UOp  # as scheduled
-    source: str  # the text it was compiled from
+    sink: UOp | None  # as scheduled; None where it comes from the disk
+    text: str | tuple[Texts, int]  # that it was compiled from: see `source`
     kernel: Kernel
     scratch: int  # bytes
     variables: tuple[str, ...] = ()  # in the order it takes their values
     extent: int = 0  # iterations that threads may share out; 0: it runs as a whole
     split: int = 0  # 1: in many parts, 2: in few, as each begins with work of its own
+    estimates: Estimates | None = None
+    language: str = "c"  # of the text
 
-
-def program_source(program: UOp) -> str:
-    """The text of a PROGRAM's SOURCE."""
-    code: str = next(s for s in program.src if s.op is Ops.SOURCE).arg
-    return code
+    @property
+    def source(self) -> str:
+        """The text it was compiled from."""
+        if isinstance(self.text, str):
+            return self.text
+        texts, number = self.text
+        return texts[number]
 
 
 def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKernel]:
-    """The compiled kernel of each SINK; new ones are lowered and compiled together.
+    """The compiled kernel of each SINK. New ones are lowered one after another while machine code
+    is made of those before.
 
-    Raises CompileError or DeviceError; nothing is kept of a failed batch, earlier kernels stay
-    usable.
+    Raises CompileError or DeviceError; earlier kernels, and those of the batch that could be
+    compiled, stay usable.
     """
+    kernels = []
+    for outcome in compile_all(sinks, device, stop=True):
+        if isinstance(outcome, Exception):
+            raise outcome
+        kernels.append(outcome)
+    return kernels
+
+
+def compile_all(
+    sinks: Sequence[UOp],
+    device: CpuDevice,
+    *,
+    stop: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[CompiledKernel | MorokError]:
+    """As `compile_kernels`, with errors in the place of kernels that cannot be lowered or compiled;
+    where the first one that cannot be lowered does not `stop` it. `progress(done, total)` is told
+    how many new kernels are lowered."""
     identity, noopt = device.compiler.identity, config.get().noopt
     with _lock:
         keys = [(s, identity, noopt) for s in sinks]
-        found = {k: _cache.get(k) for k in keys}
-        ready = {k: kernel for k, kernel in found.items() if kernel is not None}
-        missing = [k for k in found if k not in ready]
+        ready: dict[Any, CompiledKernel | MorokError] = {}
+        missing = []
+        for key in dict.fromkeys(keys):
+            kernel = _cache.get(key)
+            if kernel is None:
+                missing.append(key)
+            else:
+                ready[key] = kernel
         if missing:
-            start = perf_counter()
-            renderers = [device.renderer_of(sink) for sink, _, _ in missing]
-            programs = [
-                get_program(apply_opts(sink, renderer), renderer)
-                for (sink, _, _), renderer in zip(missing, renderers, strict=True)
-            ]
-            stats.lowered += len(programs)
-            stats.lower_seconds += perf_counter() - start
-            start = perf_counter()
-            kernels = device.build(
-                [
-                    KernelSource(kernel_name(p.src[0]), program_source(p), renderer.language)
-                    for p, renderer in zip(programs, renderers, strict=True)
-                ]
-            )
-            stats.compile_seconds += perf_counter() - start
-            for key, program, kernel in zip(missing, programs, kernels, strict=True):
-                text = program_source(program)
-                ready[key] = CompiledKernel(
-                    kernel.name,
-                    key[0],
-                    text,
-                    kernel,
-                    scratch_bytes(program),
-                    variable_names(program),
-                    _extent(program),
-                    _split(program),
-                )
-                _cache.put(key, ready[key])
-        return [ready[k] for k in keys]
+            made = _compile([key[0] for key in missing], device, stop, progress)
+            for key, outcome in zip(missing, made, strict=True):
+                ready[key] = outcome
+                if isinstance(outcome, CompiledKernel):
+                    _cache.put(key, outcome)
+        return [ready[key] for key in keys]
 
 
-def _extent(program: UOp) -> int:
-    """The iterations of a PROGRAM's THREAD loop, at most, 0 without one."""
-    extent = launch_extent(program)
-    if extent is None:
-        return 0
-    if extent.vmax is None:
-        raise InvalidGraphError("a THREAD loop needs an end with known bounds", node=extent)
-    return int(extent.vmax)
+def _compile(
+    sinks: Sequence[UOp], device: CpuDevice, stop: bool, progress: Callable[[int, int], None]
+) -> list[CompiledKernel | MorokError]:
+    with importing():
+        from morok.engine.lower import lower
+
+        renderers = [device.renderer_of(sink) for sink in sinks]
+    out: list[CompiledKernel | MorokError] = []
+    lowered = []
+    with device.building() as building:
+        for number, (sink, renderer) in enumerate(zip(sinks, renderers, strict=True)):
+            try:
+                made = lower(sink, renderer)
+            except MorokError as error:
+                if stop:
+                    raise
+                out.append(error)
+            else:
+                out.append(_PENDING)
+                lowered.append((number, made))
+                building.add(made.source)
+            progress(number + 1, len(sinks))
+        start = perf_counter()
+        kernels = building.outcomes()
+        stats.compile_seconds += perf_counter() - start
+    for (number, made), kernel in zip(lowered, kernels, strict=True):
+        if isinstance(kernel, MorokError):
+            out[number] = kernel
+            continue
+        sink = sinks[number]
+        out[number] = CompiledKernel(
+            kernel.name,
+            sink,
+            made.source.text,
+            kernel,
+            made.scratch,
+            made.variables,
+            made.extent,
+            made.split,
+            sink.arg.estimates,
+            made.source.language,
+        )
+    return out
 
 
-def _split(program: UOp) -> int:
-    """How a plan splits a PROGRAM among threads; see `CompiledKernel`."""
-    return 0 if _extent(program) < 2 else 2 if has_prologue(program) else 1
+_PENDING = MorokError("not compiled yet")
 
 
 def run_kernel(
@@ -146,5 +190,4 @@ def heaviest_kernel() -> CompiledKernel | None:
 
 
 def _flops(kernel: CompiledKernel) -> int:
-    info = kernel.sink.arg
-    return info.estimates.flops if info.estimates is not None else 0
+    return kernel.estimates.flops if kernel.estimates is not None else 0

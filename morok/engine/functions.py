@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import RLock
-from typing import NamedTuple
+from time import perf_counter
+from typing import TYPE_CHECKING, NamedTuple
 
 from morok import config
 from morok._core import toposort
 from morok.caches import Bounded
 from morok.dtype import dtypes
-from morok.engine.stats import stats
+from morok.engine.own import local_buffers, own_nodes, replace_own
+from morok.engine.stats import importing, stats
 from morok.errors import InvalidGraphError
 from morok.forking import held_at_fork
 from morok.ir import (
@@ -32,7 +34,9 @@ from morok.ir import (
     parts_of,
     room_of,
 )
-from morok.rangeify import Schedule, run_kernel_split_pipeline
+
+if TYPE_CHECKING:
+    from morok.rangeify import Schedule
 
 _lock = held_at_fork(RLock())
 _schedules: Bounded[tuple[bytes, bool], Schedule] = Bounded("function schedules", 1024, _lock)
@@ -44,8 +48,13 @@ def make_schedule(graph: UOp) -> Schedule:
     """The schedule of a normalised SINK over PARAMs, CALLs of FUNCTIONs included."""
     if graph.has(Ops.CALL):
         return _Cut(graph).schedule()
+    with importing():  # not before: a process that finds its plans on disk needs none of it
+        from morok.rangeify import run_kernel_split_pipeline
+    start = perf_counter()
     stats.scheduled += 1
-    return run_kernel_split_pipeline(graph)
+    schedule = run_kernel_split_pipeline(graph)
+    stats.schedule_seconds += perf_counter() - start
+    return schedule
 
 
 def function_schedule(function: UOp) -> Schedule:
@@ -57,26 +66,6 @@ def function_schedule(function: UOp) -> Schedule:
     values = body.src if body.op is Ops.TUPLE else (body,)
     sink = UOp(Ops.SINK, dtypes.void, tuple(values))
     return _remembered(replace_own(sink, local) if local else sink)
-
-
-def local_buffers(function: UOp) -> list[UOp]:
-    """The BUFFERs that a body names by LUNIQUE, not those of functions it calls."""
-    return [node for node in own_nodes(function.src[0]) if node.op is Ops.BUFFER]
-
-
-def own_nodes(root: UOp) -> list[UOp]:
-    """The nodes below `root`, sources first; FUNCTIONs are not entered."""
-    if not root.has(Ops.FUNCTION):
-        return toposort(root)
-    return toposort(root, stop=lambda node: node.op is Ops.FUNCTION)
-
-
-def replace_own(root: UOp, replace: dict[UOp, UOp]) -> UOp:
-    """`root` with nodes replaced; what stands in a FUNCTION's body has another meaning."""
-    if root.has(Ops.FUNCTION):
-        own = (node for node in own_nodes(root) if node.op is Ops.FUNCTION)
-        replace = {**replace, **{node: node for node in own}}
-    return root.substitute(replace)
 
 
 def _remembered(sink: UOp) -> Schedule:
@@ -184,6 +173,8 @@ class _Cut:
 
     def schedule(self) -> Schedule:
         """Segments and calls in turn."""
+        with importing():
+            from morok.rangeify import Schedule
         for u in self.order:
             if u.op is Ops.PARAM:
                 self.buffers[u] = u

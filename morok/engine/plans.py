@@ -40,6 +40,14 @@ class Layout(NamedTuple):
     nbytes: int
 
 
+class Design(NamedTuple):
+    """What a plan is made of beside its rows."""
+
+    offsets: tuple[int, ...]  # in the arena
+    nbytes: int  # of the arena
+    groups: tuple[tuple[int, ...], ...]
+
+
 def stored_slots(sink: UOp) -> frozenset[int]:
     """The arguments that a kernel writes, by position."""
     found = set()
@@ -159,6 +167,18 @@ def _cells(first_slot: int, layout: Layout, sizes: Sequence[int]) -> dict[int, r
     }
 
 
+def designed(
+    rows: Sequence[Row],
+    n_given: int,
+    sizes: Sequence[int],
+    parts: Mapping[int, int] | None = None,
+) -> Design:
+    """Places in the arena, and what may run side by side; see `build_plan`."""
+    parts = parts or {}
+    layout = place(sizes, rows, n_given, parts)
+    return Design(*layout, dependency_groups(rows, n_given, layout, sizes, parts))
+
+
 def build_plan(
     rows: Sequence[Row],
     n_given: int,
@@ -166,18 +186,20 @@ def build_plan(
     parts: Mapping[int, int] | None = None,
     n_vars: int = 0,
     constants: Sequence[int] = (),
+    design: Design | None = None,
 ) -> ExecutionPlan:
     """The plan of `rows`: slots up to `n_given` are filled by whoever runs it, the others, of
     `sizes` bytes, lie in the plan's arena. Given slots may be `parts` of others, arena included.
-    Whoever runs it gives `n_vars` variables; those behind them are always `constants`."""
-    parts = parts or {}
-    layout = place(sizes, rows, n_given, parts)
+    Whoever runs it gives `n_vars` variables; those behind them are always `constants`. `design`, if
+    it is known, is that of the rows."""
+    if design is None:
+        design = designed(rows, n_given, sizes, parts)
     return ExecutionPlan(
         [row.call() for row in rows],
         n_given,
-        arena=layout.offsets,
-        arena_bytes=layout.nbytes,
+        arena=design.offsets,
+        arena_bytes=design.nbytes,
         n_vars=n_vars,
         constants=constants,
-        groups=dependency_groups(rows, n_given, layout, sizes, parts),
+        groups=design.groups,
     )

@@ -15,9 +15,10 @@ from morok.engine.buffers import (
     new_version,
 )
 from morok.engine.normal import Normal, arguments, sink_of
+from morok.engine.planned import Planned
 from morok.engine.record import recording
 from morok.engine.report import report_kernels, report_schedule, watched
-from morok.engine.schedule import Planned, plan
+from morok.engine.schedule import plan
 from morok.engine.stats import stats
 from morok.engine.variables import in_order
 from morok.ir import Ops, UOp, laid_out, room_of
@@ -76,7 +77,7 @@ def run_plan(planned: Planned, normal: Normal, memory: Sequence[Buffer]) -> list
     results included. ArgumentError for a variable without a value."""
     given = {name: value for name, (_, value) in normal.variables.items()}
     values = in_order(planned.variables, given)
-    every = [*memory, *(Buffer(b.arg * b.dtype.itemsize) for b in planned.fresh)]
+    every = [*memory, *map(Buffer, planned.fresh)]
     record = recording()
     if record is not None:
         record.run(planned, normal.windows, every, values)

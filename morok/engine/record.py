@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from morok.engine.buffers import bind, buffer_of
 from morok.engine.normal import Window
-from morok.engine.schedule import Planned
+from morok.engine.planned import Planned
 from morok.ir import UOp
 from morok.runtime import Buffer
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from morok import config
-from morok.engine.schedule import Planned
+from morok.engine.planned import Planned
+from morok.ir import Estimates
 from morok.runtime import kernel_line, profiling, record_kernels
 
 Watcher = Callable[[Planned, Sequence[int]], None]
@@ -87,12 +88,12 @@ def scaled(n: float) -> str:
 def schedule_report(planned: Planned, durations: Sequence[int]) -> ScheduleReport:
     """The report of one run of a plan; `durations` in nanoseconds."""
     kernels = []
-    for call, kernel, ns in zip(planned.schedule.calls, planned.kernels, durations, strict=True):
-        cost = call.src[0].arg.estimates
+    for kernel, ns in zip(planned.kernels, durations, strict=True):
+        cost = kernel.estimates or Estimates()
         kernels.append(
             KernelReport(kernel.name, cost.flops, cost.bytes_read, cost.bytes_written, ns)
         )
-    results = sum(b.arg * b.dtype.itemsize for b in planned.fresh)
+    results = sum(planned.fresh)
     return ScheduleReport(tuple(kernels), planned.plan.lease_bytes + results)
 
 
@@ -132,13 +133,9 @@ def report_schedule(planned: Planned) -> None:
     """MOROK_DEBUG 2: the kernels and their arguments; 3: their sources."""
     level = config.get().debug
     if level >= 2:
-        for call in planned.schedule.calls:
-            args = ", ".join(
-                f"in{a.arg[0]}" if a.op.name == "PARAM" else f"buf{a.src[0].arg}"
-                for a in call.src[1:]
-            )
-            function = f" in {', '.join(call.arg.metadata)}" if call.arg.metadata else ""
-            print(f"  {call.arg.name}({args}){function}", file=sys.stderr)
+        for call in planned.calls:
+            function = f" in {', '.join(call.metadata)}" if call.metadata else ""
+            print(f"  {call.name}({', '.join(call.arguments)}){function}", file=sys.stderr)
     if level >= 3:
         for kernel in planned.kernels:
             print(kernel.source, file=sys.stderr)

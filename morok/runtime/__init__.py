@@ -15,7 +15,14 @@ from morok._core import (
     set_pool_limit,
     stop_workers,
 )
-from morok.runtime.build import KernelSource, build_kernels
+from morok.runtime.build import (
+    Building,
+    KernelSource,
+    Place,
+    build_kernels,
+    load_kernel,
+    place_of,
+)
 from morok.runtime.compiler import CCompiler, Target
 from morok.runtime.device import CpuDevice, Device, DeviceRegistry
 from morok.runtime.diskcache import DiskCache, default_cache
@@ -24,6 +31,7 @@ from morok.runtime.profile import kernel_line, profiling, record, record_kernels
 
 __all__ = [
     "Buffer",
+    "Building",
     "CCompiler",
     "CpuDevice",
     "Device",
@@ -34,12 +42,15 @@ __all__ = [
     "KernelSource",
     "LLVMCompiler",
     "Library",
+    "Place",
     "Target",
     "build_kernels",
     "clear_pool",
     "default_cache",
     "kernel_line",
+    "load_kernel",
     "memory_stats",
+    "place_of",
     "pool_stats",
     "profiling",
     "record",

@@ -10,9 +10,11 @@ import hashlib
 import math
 import re
 from collections.abc import Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Protocol
-from weakref import WeakValueDictionary
+from threading import Condition, Thread
+from typing import NamedTuple, Protocol
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from morok._core import Kernel, Library
 from morok.errors import CompileError, DeviceError, InvalidGraphError
@@ -24,6 +26,8 @@ SCHEMA = b"kernel 1"  # of what is stored; part of every key
 
 _kernels: WeakValueDictionary[bytes, Kernel] = WeakValueDictionary()
 _libraries: WeakValueDictionary[bytes, Library] = WeakValueDictionary()
+_units: WeakKeyDictionary[Library, bytes] = WeakKeyDictionary()
+"""The unit that a library on disk was loaded from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +62,126 @@ def build_kernels(
     together in one go, on all CPUs. CompileError, or InvalidGraphError for LLVM IR that is none, is
     about the first kernel the compiler refuses; everything built before stays usable.
     """
-    cache = cache if cache is not None else default_cache()
-    keys = [_key(source, compiler.identity) for source in sources]
-    ready: dict[bytes, Kernel] = {}
-    missing: dict[bytes, KernelSource] = {}
-    for key, source in zip(keys, sources, strict=True):
-        if key not in ready and key not in missing:
-            kernel = _kernels.get(key) or _load(key, cache)
+    with Building(compiler, cache, beside=False) as building:
+        for source in sources:
+            building.add(source)
+        return building.finish()
+
+
+class Building:
+    """Kernels that are built while the texts of later ones are still being made.
+
+        with Building(compiler) as building:
+            for kernel in …:
+                building.add(source of kernel)
+            kernels = building.finish()
+
+    A kernel in use in this process is shared, one on disk is loaded, and others are compiled: by a
+    thread that gives the compiler whatever is waiting, on all CPUs but the caller's, and in the end
+    on all of them. Without `beside`, or with one CPU, all of it happens in the end.
+    """
+
+    def __init__(
+        self, compiler: UnitCompiler, cache: DiskCache | None = None, *, beside: bool = True
+    ) -> None:
+        self._compiler = compiler
+        self._cache = cache if cache is not None else default_cache()
+        self._beside = worker_count() - 1 if beside else 0
+        self._keys: list[bytes] = []
+        self._asked: set[bytes] = set()
+        self._ready: dict[bytes, Kernel | CompileError | InvalidGraphError] = {}
+        self._waiting: dict[bytes, KernelSource] = {}  # nobody compiles these yet
+        self._over = False
+        self._changed = Condition()  # guards the three above
+        self._failure: Exception | None = None  # of the thread; about no kernel
+        self._thread: Thread | None = None
+
+    def __enter__(self) -> Building:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.stop()
+
+    def add(self, source: KernelSource) -> None:
+        """One more kernel."""
+        key = _key(source, self._compiler.identity)
+        self._keys.append(key)
+        if key in self._asked:
+            return
+        self._asked.add(key)
+        kernel = _kernels.get(key) or _load(key, self._cache)
+        with self._changed:
             if kernel is not None:
-                ready[key] = kernel
-            else:
-                missing[key] = source
-    if missing:
-        ready |= _compile(missing, compiler, cache)
-    for key, kernel in ready.items():
-        _kernels[key] = kernel
-    return [ready[key] for key in keys]
+                self._ready[key] = kernel
+                return
+            self._waiting[key] = source
+            self._changed.notify()
+        if self._thread is None and self._beside:
+            # In the settings of the caller.
+            self._thread = Thread(target=copy_context().run, args=(self._work,), daemon=True)
+            self._thread.start()
+
+    def finish(self) -> list[Kernel]:
+        """The loaded kernel of each source, in the order in which they were added.
+
+        CompileError, or InvalidGraphError for LLVM IR that is none, is about the first kernel the
+        compiler refuses; everything else that was built stays usable.
+        """
+        kernels = []
+        for outcome in self.outcomes():
+            if isinstance(outcome, Exception):
+                raise outcome
+            kernels.append(outcome)
+        return kernels
+
+    def outcomes(self) -> list[Kernel | CompileError | InvalidGraphError]:
+        """As `finish`, with errors in the place of kernels."""
+        with self._changed:
+            self._over = True
+            left, self._waiting = self._waiting, {}
+            self._changed.notify()
+        try:
+            if left and self._failure is None:
+                done = _compile(left, self._compiler, self._cache, _unit_count(left))
+                with self._changed:
+                    self._ready |= done
+        finally:
+            self.stop()
+        if self._failure is not None:
+            raise self._failure
+        for key, kernel in self._ready.items():
+            if isinstance(kernel, Kernel):
+                _kernels[key] = kernel
+        return [self._ready[key] for key in self._keys]
+
+    def stop(self) -> None:
+        """Have the thread end, and wait for it: what nobody compiles yet is not wanted any more."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            with self._changed:
+                self._over = True
+                self._waiting.clear()
+                self._changed.notify()
+            thread.join()
+
+    def _work(self) -> None:
+        """Compile what is waiting until it is over."""
+        while True:
+            with self._changed:
+                while not self._waiting and not self._over:
+                    self._changed.wait()
+                if self._over:
+                    return
+                units = self._beside
+                taken = list(self._waiting)[: MODULE_KERNELS * units]
+                batch = {key: self._waiting.pop(key) for key in taken}
+            try:
+                done = _compile(batch, self._compiler, self._cache, min(units, len(batch)))
+            except Exception as error:
+                self._failure = error
+                return
+            with self._changed:
+                self._ready |= done
 
 
 def _key(source: KernelSource, identity: str) -> bytes:
@@ -92,7 +200,10 @@ def _load(key: bytes, cache: DiskCache) -> Kernel | None:
     record = cache.get(key)
     if record is None or len(record) <= 32:
         return None
-    unit, symbol = record[:32], record[32:].decode("ascii", errors="replace")
+    return _from_unit(record[:32], record[32:].decode("ascii", errors="replace"), cache)
+
+
+def _from_unit(unit: bytes, symbol: str, cache: DiskCache) -> Kernel | None:
     try:
         library = _libraries.get(unit)
         if library is None:
@@ -102,9 +213,29 @@ def _load(key: bytes, cache: DiskCache) -> Kernel | None:
             with span("load", symbol):
                 library = Library(image, symbol)
             _libraries[unit] = library
+            _units[library] = unit
         return library.kernel(symbol)
     except DeviceError:
         return None
+
+
+class Place(NamedTuple):
+    """Where a kernel is on disk."""
+
+    unit: bytes
+    symbol: str
+
+
+def place_of(kernel: Kernel) -> Place | None:
+    """Where a kernel is on disk, None if it is not."""
+    unit = _units.get(kernel.library)
+    return None if unit is None else Place(unit, kernel.name)
+
+
+def load_kernel(place: Place, cache: DiskCache) -> Kernel | None:
+    """The kernel that lies at a place, which was written down with a checksum; None, and nothing
+    else, if anything about it is odd."""
+    return _from_unit(place.unit, place.symbol, cache)
 
 
 def _store(
@@ -116,6 +247,7 @@ def _store(
     kernels = {key: library.kernel(symbol) for key, symbol in symbols.items()}
     _libraries[unit] = library
     if cache.put(unit, image):
+        _units[library] = unit
         for key, symbol in symbols.items():
             cache.put(key, unit + symbol.encode("ascii"))
     return kernels
@@ -125,27 +257,46 @@ def _store(
 
 
 def _compile(
-    missing: dict[bytes, KernelSource], compiler: UnitCompiler, cache: DiskCache
-) -> dict[bytes, Kernel]:
-    units = _divided(missing, _unit_count(missing))
-    images = None
+    missing: dict[bytes, KernelSource], compiler: UnitCompiler, cache: DiskCache, count: int
+) -> dict[bytes, Kernel | CompileError | InvalidGraphError]:
+    """Compile in `count` units, load, and put on disk; errors in the place of kernels that the
+    compiler refuses."""
+    units = _divided(missing, count)
+    images: list[bytes | CompileError | InvalidGraphError] = []
     try:
-        images = _images(units, compiler)
-    except (CompileError, InvalidGraphError):
-        if len(units) == len(missing):
-            raise
-    if images is None:
-        # One at a time, so that the error is about the kernel at fault, and about nothing if two
+        images += _images(units, compiler)
+    except (CompileError, InvalidGraphError) as error:
+        if len(missing) == 1:
+            return dict.fromkeys(missing, error)
+    if not images:
+        # One at a time, so that an error is about the kernel at fault, and there is none if two
         # sources only could not stand in one unit.
         units = [{key: source} for key, source in missing.items()]
-        images = _images(units, compiler)
-    kernels: dict[bytes, Kernel] = {}
+        try:
+            images += _images(units, compiler)
+        except (CompileError, InvalidGraphError):
+            images = [_image_or_error(unit, compiler) for unit in units]
+    kernels: dict[bytes, Kernel | CompileError | InvalidGraphError] = {}
     for unit, image in zip(units, images, strict=True):
+        if isinstance(image, Exception):
+            kernels |= dict.fromkeys(unit, image)
+            continue
         symbols = {key: _symbol(key, source) for key, source in unit.items()}
         first = next(iter(unit.values())).name
         name = first if len(unit) == 1 else f"{first} and {len(unit) - 1} more"
         kernels |= _store(image, symbols, cache, name)
     return kernels
+
+
+def _image_or_error(
+    unit: dict[bytes, KernelSource], compiler: UnitCompiler
+) -> bytes | CompileError | InvalidGraphError:
+    try:
+        (image,) = _images([unit], compiler)
+    except (CompileError, InvalidGraphError) as error:
+        error.__context__ = None  # of the same kernel among others
+        return error
+    return image
 
 
 def _images(units: Sequence[dict[bytes, KernelSource]], compiler: UnitCompiler) -> list[bytes]:

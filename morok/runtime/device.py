@@ -8,13 +8,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from morok import config
 from morok._core import Buffer, Kernel, Library, clear_pool, memory_stats, set_pool_limit
-from morok.errors import DeviceError
-from morok.runtime.build import KernelSource, build_kernels
+from morok.errors import CompileError, DeviceError, InvalidGraphError
+from morok.runtime.build import Building, KernelSource
 from morok.runtime.compiler import CCompiler
 from morok.runtime.llvm import LLVMCompiler
 
@@ -96,6 +96,10 @@ class CpuDevice:
             compiler = self._compilers[wanted] = CCompiler(wanted)
         return compiler
 
+    def compiler_of(self, language: str) -> CCompiler | LLVMCompiler:
+        """The compiler of texts in a language, "c" or "llvm". DeviceError without one."""
+        return self.llvm_compiler if language == "llvm" else self.c_compiler
+
     @property
     def renderer(self) -> Renderer:
         """Renders kernels for this CPU, as the compiler in force describes it."""
@@ -123,12 +127,14 @@ class CpuDevice:
 
     def build(self, sources: Sequence[KernelSource]) -> list[Kernel]:
         """The kernels of `sources`, from the cache or compiled together; see `build_kernels`."""
-        built: dict[str, Iterator[Kernel]] = {}
-        for language in {source.language for source in sources}:
-            alike = [source for source in sources if source.language == language]
-            compiler = self.llvm_compiler if language == "llvm" else self.c_compiler
-            built[language] = iter(build_kernels(alike, compiler))
-        return [next(built[source.language]) for source in sources]
+        with self.building() as building:
+            for source in sources:
+                building.add(source)
+            return building.finish()
+
+    def building(self) -> DeviceBuilding:
+        """Kernels to be built while the texts of later ones are made; see `Building`."""
+        return DeviceBuilding(self)
 
     def register_hook(self, kind: str, make: Callable[[object], Kernel]) -> None:
         """Has CUSTOM_FUNCTIONs of this kind ("EncDec", "Graph") call the kernel `make(payload)`."""
@@ -147,6 +153,42 @@ class CpuDevice:
 
     def __repr__(self) -> str:
         return f"<CpuDevice {self.name}>"
+
+
+class DeviceBuilding:
+    """Kernels of any language that are built while more are added; see `Building`."""
+
+    def __init__(self, device: CpuDevice) -> None:
+        self._device = device
+        self._languages: list[str] = []  # of the sources
+        self._by_language: dict[str, Building] = {}
+
+    def __enter__(self) -> DeviceBuilding:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for building in self._by_language.values():
+            building.stop()
+
+    def add(self, source: KernelSource) -> None:
+        """One more kernel. DeviceError without a compiler for its language."""
+        language, device = source.language, self._device
+        building = self._by_language.get(language)
+        if building is None:
+            compiler = device.compiler_of(language)
+            building = self._by_language[language] = Building(compiler)
+        building.add(source)
+        self._languages.append(language)
+
+    def finish(self) -> list[Kernel]:
+        """The kernels, in the order in which they were added; errors as `Building.finish`."""
+        built = {name: iter(each.finish()) for name, each in self._by_language.items()}
+        return [next(built[language]) for language in self._languages]
+
+    def outcomes(self) -> list[Kernel | CompileError | InvalidGraphError]:
+        """As `finish`, with errors in the place of kernels."""
+        built = {name: iter(each.outcomes()) for name, each in self._by_language.items()}
+        return [next(built[language]) for language in self._languages]
 
 
 class DeviceRegistry:

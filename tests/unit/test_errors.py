@@ -11,6 +11,7 @@ from morok import errors
 from morok.errors import (
     ArgumentError,
     AxisError,
+    BulkError,
     CompileError,
     ConfigError,
     DeviceError,
@@ -32,6 +33,7 @@ BUILTIN = {
     ArgumentError: (ValueError,),
     ShapeError: (ValueError, RuntimeError),
     AxisError: (ValueError, IndexError),
+    BulkError: (RuntimeError,),
     InvalidGraphError: (ValueError,),
     RewriteLimitError: (RuntimeError,),
     RuleError: (ValueError,),

@@ -1,0 +1,55 @@
+"""From a kernel's SINK to its text. Imported when there is one to lower: a process that finds its
+plans on disk needs nothing of this."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import NamedTuple
+
+from morok.codegen import (
+    do_linearize,
+    do_render,
+    has_prologue,
+    kernel_name,
+    launch_extent,
+    scratch_bytes,
+    variable_names,
+)
+from morok.engine.stats import stats
+from morok.ir import Ops, Renderer, UOp
+from morok.optimizer import apply_opts
+from morok.runtime import KernelSource
+
+_CPU = UOp.new_device()
+
+
+class Lowered(NamedTuple):
+    """A kernel's text, and what a plan must know of it; see `CompiledKernel`."""
+
+    source: KernelSource
+    scratch: int
+    variables: tuple[str, ...]
+    extent: int
+    split: int
+
+
+def lower(sink: UOp, renderer: Renderer) -> Lowered:
+    """Choose actions, linearise, render. InvalidGraphError for what cannot be."""
+    start = perf_counter()
+    program = do_linearize(UOp.program(apply_opts(sink, renderer), _CPU), renderer)
+    middle = perf_counter()
+    program = do_render(program, renderer)
+    text: str = next(s for s in program.src if s.op is Ops.SOURCE).arg
+    stats.lowered += 1
+    stats.lower_seconds += middle - start
+    stats.render_seconds += perf_counter() - middle
+    end = launch_extent(program)
+    extent = 0 if end is None else int(end.arg)
+    split = 0 if extent < 2 else 2 if has_prologue(program) else 1
+    return Lowered(
+        KernelSource(kernel_name(program.src[0]), text, renderer.language),
+        scratch_bytes(program),
+        variable_names(program),
+        extent,
+        split,
+    )
