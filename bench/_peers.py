@@ -57,10 +57,9 @@ def confine(threads: int) -> None:
     """
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CPU_COUNT"):
         os.environ[name] = str(threads)
-    flags = f"intra_op_parallelism_threads={threads}"
-    if threads == 1:
-        flags = f"--xla_cpu_multi_thread_eigen=false {flags}"
-    os.environ["XLA_FLAGS"] = f"{flags} {os.environ.get('XLA_FLAGS', '')}"
+    if threads == 1:  # else as many as there are
+        flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+        os.environ["XLA_FLAGS"] = f"{flags} {os.environ.get('XLA_FLAGS', '')}"
     if threads == 1 and hasattr(os, "sched_setaffinity"):
         cpus = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cpus[os.getppid() % len(cpus)]})  # the same for one run's workers

@@ -50,7 +50,7 @@ def worker(who: str, model: str, quick: bool) -> Answer:
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     from bench import _peers
 
-    system = _peers.load("train", who, threads=os.cpu_count() or 1)
+    system = _peers.load("train", who, threads=len(os.sched_getaffinity(0)))
     if isinstance(system, str):
         return {"missing": system}
     if who.startswith("morok"):

@@ -143,7 +143,13 @@ class Config:
         ("MOROK_THREADS", "OMP_NUM_THREADS"), 0, 0, 1024,
         "threads that one kernel may run on; 0 is one a core",
     )  # fmt: skip
-    jobs: int = _int("MOROK_JOBS", 0, 0, 1024, "compilers run side by side; 0 is one a core")
+    jobs: int = _int(
+        "MOROK_JOBS",
+        0,
+        0,
+        1024,
+        "compilers, and processes that lower kernels, side by side; 0 is one a core",
+    )
     pool_size: int = _bytes(
         "MOROK_POOL_SIZE", 1 << 30, "how much free memory is kept for the next tensors"
     )

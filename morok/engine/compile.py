@@ -13,6 +13,7 @@ import numpy as np
 
 from morok import config
 from morok.caches import Bounded
+from morok.engine.beside import helpers
 from morok.engine.stats import importing, stats
 from morok.engine.variables import in_order
 from morok.errors import MorokError
@@ -113,28 +114,46 @@ def _compile(
     sinks: Sequence[UOp], device: CpuDevice, stop: bool, progress: Callable[[int, int], None]
 ) -> list[CompiledKernel | MorokError]:
     with importing():
-        from morok.engine.lower import lower
+        from morok.engine.lower import Lowered, lower
 
         renderers = [device.renderer_of(sink) for sink in sinks]
-    out: list[CompiledKernel | MorokError] = []
-    lowered = []
-    with device.building() as building:
-        for number, (sink, renderer) in enumerate(zip(sinks, renderers, strict=True)):
+
+    def lower_beside(number: int) -> tuple[Any, ...] | None:
+        try:
+            return tuple(lower(sinks[number], renderers[number]))
+        except Exception:  # the caller will see for himself
+            return None
+
+    out: list[CompiledKernel | MorokError] = [_PENDING for _ in sinks]
+    lowered: dict[int, Lowered] = {}
+    # Helpers first: the building has a thread.
+    with helpers(lower_beside, len(sinks)) as beside, device.building() as building:
+
+        def have(number: int, made: Lowered) -> None:
+            lowered[number] = made
+            building.add(made.source)
+            progress(len(lowered), len(sinks))
+
+        def do(number: int) -> None:
             try:
-                made = lower(sink, renderer)
+                have(number, lower(sinks[number], renderers[number]))
             except MorokError as error:
                 if stop:
                     raise
-                out.append(error)
-            else:
-                out.append(_PENDING)
-                lowered.append((number, made))
-                building.add(made.source)
-            progress(number + 1, len(sinks))
+                out[number] = error
+
+        while (number := beside.take()) is not None:
+            do(number)
+            for other, answer in beside.answers():
+                have(other, Lowered(*answer))
+        for other, answer in beside.late_answers():
+            have(other, Lowered(*answer))
+        for number in beside.left():
+            do(number)
         start = perf_counter()
         kernels = building.outcomes()
         stats.compile_seconds += perf_counter() - start
-    for (number, made), kernel in zip(lowered, kernels, strict=True):
+    for (number, made), kernel in zip(lowered.items(), kernels, strict=True):
         if isinstance(kernel, MorokError):
             out[number] = kernel
             continue
@@ -142,14 +161,14 @@ def _compile(
         out[number] = CompiledKernel(
             kernel.name,
             sink,
-            made.source.text,
+            made.text,
             kernel,
             made.scratch,
             made.variables,
             made.extent,
             made.split,
             sink.arg.estimates,
-            made.source.language,
+            made.language,
         )
     return out
 

@@ -26,11 +26,18 @@ _CPU = UOp.new_device()
 class Lowered(NamedTuple):
     """A kernel's text, and what a plan must know of it; see `CompiledKernel`."""
 
-    source: KernelSource
+    name: str
+    text: str
+    language: str
     scratch: int
     variables: tuple[str, ...]
     extent: int
     split: int
+
+    @property
+    def source(self) -> KernelSource:
+        """As compilers want it."""
+        return KernelSource(self.name, self.text, self.language)
 
 
 def lower(sink: UOp, renderer: Renderer) -> Lowered:
@@ -47,7 +54,9 @@ def lower(sink: UOp, renderer: Renderer) -> Lowered:
     extent = 0 if end is None else int(end.arg)
     split = 0 if extent < 2 else 2 if has_prologue(program) else 1
     return Lowered(
-        KernelSource(kernel_name(program.src[0]), text, renderer.language),
+        kernel_name(program.src[0]),
+        text,
+        renderer.language,
         scratch_bytes(program),
         variable_names(program),
         extent,

@@ -23,7 +23,7 @@ from morok.runtime.build import (
     load_kernel,
     place_of,
 )
-from morok.runtime.compiler import CCompiler, Target
+from morok.runtime.compiler import CCompiler, Target, worker_count
 from morok.runtime.device import CpuDevice, Device, DeviceRegistry
 from morok.runtime.diskcache import DiskCache, default_cache
 from morok.runtime.llvm import LLVMCompiler
@@ -60,4 +60,5 @@ __all__ = [
     "set_pool_limit",
     "span",
     "stop_workers",
+    "worker_count",
 ]
