@@ -16,6 +16,7 @@ from morok.codegen import (
     variable_names,
 )
 from morok.engine.stats import stats
+from morok.errors import InvalidGraphError
 from morok.ir import Ops, Renderer, UOp
 from morok.optimizer import apply_opts
 from morok.runtime import KernelSource
@@ -51,7 +52,7 @@ def lower(sink: UOp, renderer: Renderer) -> Lowered:
     stats.lower_seconds += middle - start
     stats.render_seconds += perf_counter() - middle
     end = launch_extent(program)
-    extent = 0 if end is None else int(end.arg)
+    extent = 0 if end is None else _most(end)
     split = 0 if extent < 2 else 2 if has_prologue(program) else 1
     return Lowered(
         kernel_name(program.src[0]),
@@ -62,3 +63,10 @@ def lower(sink: UOp, renderer: Renderer) -> Lowered:
         extent,
         split,
     )
+
+
+def _most(end: UOp) -> int:
+    """The iterations of a THREAD loop, at most."""
+    if end.vmax is None:
+        raise InvalidGraphError("a THREAD loop needs an end with known bounds", node=end)
+    return int(end.vmax)
