@@ -34,8 +34,8 @@ def skip_sums(sink: UOp) -> UOp:
     """Goal: a sum that conditions leave out is not computed.
 
     Before: WHERE(c, sum, 0), the sum a register that a loop updates, which runs whatever c says.
-    After, where nothing else needs what the loop computes and c is one for all lanes, the loop has
-    no iteration unless c holds:
+    After, where nothing else needs what the loop computes and c, or a part of it, is one for all
+    lanes, the loop has no iteration unless that holds:
 
         RANGE(end)  ->  RANGE(WHERE(c, end, 0))
 
@@ -102,9 +102,12 @@ def _needed(end: UOp, users: dict[UOp, list[UOp]]) -> UOp | None:
 
 
 def _scalar(condition: UOp) -> UOp | None:
-    """What a condition is for all lanes alike."""
+    """What a condition is for all lanes alike, or of several that all must hold, those that are."""
     if condition.dtype.count == 1:
         return condition
+    if condition.op is Ops.AND:
+        parts = [part for source in condition.src if (part := _scalar(source)) is not None]
+        return fold(lambda a, b: a & b, parts) if parts else None
     same = condition.op is Ops.VECTORIZE and len(set(condition.src)) == 1
     return condition.src[0] if same else None
 

@@ -307,7 +307,7 @@ def _store_lane(store: UOp) -> UOp | None:
     if written and not short_lane(written[0]):
         return written[0]
     sums = [rng for rng in lanes_of_sums(store, upcast) if not (written and short_lane(rng))]
-    return next(iter(sums or written), None)
+    return max(sums or written, key=range_end, default=None)
 
 
 def _elements(

@@ -20,6 +20,7 @@ from morok.optimizer.ranges import (
     next_number,
     range_end,
     rename_ranges,
+    simplify_all,
     substitute_open,
 )
 
@@ -52,7 +53,12 @@ def split(sink: UOp, axis: int, amount: int) -> UOp:
     sink, rng = make_room(sink, rng)
     outer = make_range(range_end(rng) // amount, axis, rng.arg[1])
     inner = make_range(amount, axis + 1, rng.arg[1])
-    return rename_ranges(sink, {rng: (outer, inner)})
+    divided = any(u.op in _DIVISIONS and rng in u.open_ranges for u in toposort(sink))
+    sink = rename_ranges(sink, {rng: (outer, inner)})
+    return simplify_all([sink])[0] if divided else sink  # (2 * outer + inner) // 2 is outer
+
+
+_DIVISIONS = frozenset({Ops.FLOORDIV, Ops.FLOORMOD})
 
 
 def swap(sink: UOp, axis: int, other_axis: int) -> UOp:

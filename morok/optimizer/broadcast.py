@@ -27,7 +27,7 @@ from morok.optimizer.ranges import lane_stride, range_end, reads_of
 from morok.optimizer.tiles import most_accumulators
 from morok.optimizer.windows import find_windows
 
-__all__ = ["broadcast_windows", "choose_broadcast"]
+__all__ = ["broadcast_windows", "choose_broadcast", "overlapping"]
 
 _MIN_PLACES = 64  # fewer sums with one copy of the lanes do not pay for it
 _MIN_TERMS = 64  # shorter sums do not pay for storing lanes one by one
@@ -164,7 +164,7 @@ def _tile(facts: Facts, store: UOp, image: UOp, weight: UOp, lane: UOp) -> _Tile
         return None
     if not all(map(facts.usable, sums)) or lane_stride(store.src[0], lane) == 1:
         return None
-    moved = _overlapping(facts, image, places, sums)
+    moved = overlapping(facts, image, places, sums)
     if not moved:
         return None
     width = facts.lanes(lane, wide=True)
@@ -197,7 +197,7 @@ def _row(places: list[UOp], limit: int) -> tuple[UOp, int]:
     return best
 
 
-def _overlapping(facts: Facts, image: UOp, places: list[UOp], sums: list[UOp]) -> list[UOp]:
+def overlapping(facts: Facts, image: UOp, places: list[UOp], sums: list[UOp]) -> list[UOp]:
     """The output axes that share a window of the read with a loop of the sum."""
     named = [*sums, *places]
     strides = [facts.stride(image, rng) for rng in named]

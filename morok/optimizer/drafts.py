@@ -28,6 +28,11 @@ class Draft:
     def do(self, op: OptOps, axis: Hashable, arg: int | tuple[int, ...]) -> None:
         self.sink = apply_opt(self.sink, Opt(op, self.number[axis], arg))
 
+    def window(self, axes: Sequence[Hashable], slot: int, row: int) -> None:
+        """WINDOW of a read of a slot along `axes`, in rows of at least `row` elements."""
+        first, *more = [self.number[axis] for axis in axes]
+        self.sink = apply_opt(self.sink, Opt(OptOps.WINDOW, first, (slot, row, *more)))
+
     def _insert(self, op: OptOps, axis: Hashable, amount: int, name: Hashable) -> None:
         self.do(op, axis, amount)
         place = self.number[axis]

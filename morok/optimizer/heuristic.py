@@ -30,9 +30,11 @@ from morok.optimizer.blocking import block_transposed
 from morok.optimizer.broadcast import broadcast_windows
 from morok.optimizer.facts import Facts
 from morok.optimizer.opts import Opt, OptOps, replay
+from morok.optimizer.phases import split_phases
 from morok.optimizer.ranges import range_end, reads_of
 from morok.optimizer.rows import accumulate_rows, rows_abreast
 from morok.optimizer.sharing import share_work
+from morok.optimizer.sliding import tile_image
 from morok.optimizer.staging import stage_operand
 from morok.optimizer.streaming import choose_streaming
 from morok.optimizer.tiles import Tile, choose_tile
@@ -52,7 +54,14 @@ _ABREAST, _PART = 4, 4096  # places, and elements from one to the next
 def tune(sink: UOp, capability: Capability) -> UOp:
     """`sink` with the chosen actions applied; one that turns out illegal is left out."""
     facts = Facts(sink, capability)
-    for reorder in (broadcast_windows, stage_operand, accumulate_rows, block_transposed):
+    for reorder in (
+        split_phases,
+        broadcast_windows,
+        tile_image,
+        stage_operand,
+        accumulate_rows,
+        block_transposed,
+    ):
         changed = reorder(facts)
         if changed is not sink:
             sink, facts = changed, Facts(changed, capability)

@@ -16,6 +16,7 @@ from morok.ir import (
     loops_of,
     parts_of,
 )
+from morok.optimizer import guard_of
 from morok.rangeify.cost import LEAVES, numel, tensor_reads, value_sources
 from morok.rangeify.movement import Index, apply_movement, below_movement, flatten
 from morok.rangeify.places import Decisions, Kernel, Ranged, Use
@@ -205,11 +206,13 @@ def _zero_of(dtype: DType) -> UOp:
 
 def _read(buffer: UOp, flat: UOp, valid: UOp | None) -> UOp:
     """INDEX of a flat buffer. The condition only guards memory: an index that is always inside
-    needs none, since padding masks the value where it pads."""
+    needs none, since padding masks the value where it pads, and another one only some parts."""
     size = buffer.arg if buffer.op is Ops.BUFFER else buffer.arg[1]
     low, high = flat.vmin, flat.vmax
     if valid is not None and low is not None and high is not None and low >= 0 and high < size:
         valid = None
+    if valid is not None:
+        valid = guard_of(flat, valid, size)
     src = (buffer, flat) if valid is None else (buffer, flat, valid)
     return UOp(Ops.INDEX, buffer.dtype, src, valid is not None)
 

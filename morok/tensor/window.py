@@ -57,6 +57,8 @@ def windows(u: UOp, axis: int, kernel: int, stride: int, dilation: int) -> UOp:
     if kernel == 1:
         u = take(u, axis, 0, count, stride)
         return nodes.reshape(u, (*front, 1, count, *back))
+    if stride > 1 and dilation == 1:
+        return _by_phase(u, axis, kernel, stride, count)
     before = (kernel - 1) * dilation
     length = before + shape[axis]
     # The last window's row of `stride` columns must lie within the row.
@@ -73,6 +75,33 @@ def windows(u: UOp, axis: int, kernel: int, stride: int, dilation: int) -> UOp:
     ends = [before + count * stride if i == axis + 1 else n for i, n in enumerate(whole)]
     u = nodes.shrink(u, begins, ends)
     return every(u, axis + 1, stride) if stride > 1 else u
+
+
+def _by_phase(u: UOp, axis: int, kernel: int, stride: int, count: int) -> UOp:
+    """`windows` that begin every `stride` elements and overlap.
+
+        h -> (rows, stride) -> (rows of kernel, windows, stride) -> (kernel, windows)
+
+    Element c of window o is element c % stride of row o + c // stride. Backwards an element gets a
+    term from as many windows as reach its row, none of which is zero by a condition on its place.
+    """
+    shape = nodes.shape_of(u)
+    front, back = shape[:axis], shape[axis + 1 :]
+    rows = -(-kernel // stride)
+    length = (count + rows - 1) * stride
+    if length > shape[axis]:
+        u = _padded(u, axis, 0, length - shape[axis])
+    elif length < shape[axis]:
+        ends = tuple(length if i == axis else n for i, n in enumerate(shape))
+        u = nodes.shrink(u, (0,) * len(shape), ends)
+    u = nodes.reshape(u, (*front, length // stride, stride, *back))
+    u = windows(u, axis, rows, 1, 1)
+    order = list(range(len(nodes.shape_of(u))))
+    order[axis + 1], order[axis + 2] = axis + 2, axis + 1
+    u = nodes.reshape(nodes.permute(u, order), (*front, rows * stride, count, *back))
+    whole = nodes.shape_of(u)
+    ends = tuple(kernel if i == axis else n for i, n in enumerate(whole))
+    return nodes.shrink(u, (0,) * len(whole), ends)
 
 
 def _padded(u: UOp, axis: int, lead: int, tail: int) -> UOp:
