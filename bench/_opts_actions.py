@@ -110,6 +110,12 @@ def _summed(site: Site) -> tuple[int, ...] | None:
     return number(site.rng.choice(total.ended_ranges)), *layout
 
 
+def _dot(site: Site) -> tuple[int, ...]:
+    """An axis of a sum, and how many terms one instruction may add."""
+    sums = [rng for rng in site.loops if rng.arg[1] is AxisType.REDUCE]
+    return number(site.rng.choice(sums or list(site.ranges))), site.rng.choice((2, 2, 4, 3, 8))
+
+
 def _outer_axis(site: Site) -> tuple[int, ...]:
     """Mostly the outermost loop."""
     first = site.loops[0] if site.loops else site.ranges[0]
@@ -123,6 +129,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "SWAP": _two_axes,
     "MERGE": _two_axes,
     "NEST": _divisor,
+    "TC": _dot,
     "TAIL": _no_divisor,
     "PADTO": _no_divisor,
     "LOCAL": _copied,

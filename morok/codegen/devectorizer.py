@@ -77,6 +77,7 @@ def remove_reduce(sink: UOp) -> UOp:
         init = STORE(INDEX(AFTER(reg, *open ranges), 0), identity)
         now  = AFTER(reg, init, *ranges)
         step = STORE(INDEX(AFTER(reg, init), 0), op(LOAD(now, INDEX(now, 0)), value))
+               (a tensor core adds what it is given: WMMA(a, b, LOAD(now, …)))
         end  = END(step, *ranges)
         LOAD(AFTER(reg, end), INDEX(AFTER(reg, end), 0))
 
@@ -100,10 +101,21 @@ def _accumulated(node: UOp, number: int) -> UOp:
     outer = node.open_ranges
     init = _set(_after(reg, *outer) if outer else reg, identity)
     current = _get(_after(reg, init, *ranges))
-    step = UOp(reduce_alu(node.arg, value), dtype, (current, value))
+    step = _step(reduce_alu(node.arg, value), current, value)
     update = _set(_after(reg, init), step)
     end = UOp(Ops.END, dtypes.void, (update, *ranges))
     return _get(_after(reg, end))
+
+
+def _step(alu: Ops, total: UOp, value: UOp) -> UOp:
+    """One step of a reduction: d + WMMA(a, b, c) -> WMMA(a, b, d + c)"""
+    if alu is Ops.ADD and value.op is Ops.WMMA:
+        a, b, c, *ranges = value.src
+        zero = c.op in (Ops.CONST, Ops.VCONST) and not any(c.arg if c.dtype.count > 1 else (c.arg,))
+        return UOp.wmma(a, b, total if zero else _step(alu, total, c), value.arg, *ranges)
+    if alu is Ops.ADD is value.op and any(part.op is Ops.WMMA for part in value.src):
+        return _step(alu, _step(alu, total, value.src[0]), value.src[1])
+    return UOp(alu, total.dtype, (total, value))
 
 
 def _after(reg: UOp, *deps: UOp) -> UOp:

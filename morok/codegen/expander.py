@@ -149,10 +149,11 @@ def expander(sink: UOp, capability: Capability) -> UOp:
 
     InvalidGraphError when a buffer is filled inside such a range, or nothing binds one.
     """
-    sink = lower_tiles(lower_unrolls(lower_barriers(sink, capability)), capability)
+    sink = lower_unrolls(lower_barriers(sink, capability))
+    sink = lower_tiles(sink, capability, whole=False)
     sink = lower_groups(sink)
     if not _copied_ranges(sink):
-        return sink
+        return lower_tiles(sink, capability, whole=True)
     sink = add_local_buffers(widen_accumulators(sink), only=_widened_buffers(sink))
     axis = next_number(sink)
 
@@ -169,7 +170,7 @@ def expander(sink: UOp, capability: Capability) -> UOp:
         raise InvalidGraphError(
             f"no statement could expand the {node.arg[1]} range", node=node, stage="expander"
         )
-    return done
+    return lower_tiles(done, capability, whole=True)
 
 
 def _copied_ranges(sink: UOp) -> list[UOp]:

@@ -16,7 +16,7 @@ from morok._core import rebuild, toposort
 from morok.codegen.lanes import element
 from morok.dtype import dtypes
 from morok.errors import InvalidGraphError
-from morok.ir import Capability, GroupOp, Ops, ReduceOp, UOp
+from morok.ir import Capability, GroupOp, Ops, ReduceOp, UOp, WmmaMetadata
 
 __all__ = ["lower_barriers", "lower_tiles", "lower_unrolls", "ungroup_addresses"]
 
@@ -161,16 +161,37 @@ def _fault(node: UOp, expected: str, got: str) -> InvalidGraphError:
 # ---- WMMA ----------------------------------------------------------------------------------------
 
 
-def lower_tiles(sink: UOp, capability: Capability) -> UOp:
-    """WMMA on a target without tensor cores -> sums of products, an element of the tile a lane.
+def lower_tiles(sink: UOp, capability: Capability, *, whole: bool) -> UOp:
+    """WMMA of which the target has no tensor core -> sums of products, an element of the tile a
+    lane. Until lanes are chosen a dot product may become a `whole` tile.
 
     a is M x K, b is K x N, c and the result are M x N, row by row, of rows x columns such tiles for
     a `tile_grid` of several. Only the tile of a single thread is known as a whole: those that the
     threads of a warp share lie in their registers as the hardware has it (InvalidGraphError).
     """
-    if Ops.WMMA in capability.ops or not sink.has(Ops.WMMA):
+    if not sink.has(Ops.WMMA):
         return sink
-    return rebuild(sink, {Ops.WMMA: _tile})
+
+    def lower(node: UOp, src: tuple[UOp, ...]) -> UOp:
+        if Ops.WMMA in capability.ops and any(fits(node.arg, c) for c in capability.tensor_cores):
+            return UOp(node.op, node.dtype, src, node.arg)
+        return _tile(node, src)
+
+    fits = _same_tile if whole else _same_dot
+    return rebuild(sink, {Ops.WMMA: lower})
+
+
+def _same_tile(tile: WmmaMetadata, core: WmmaMetadata) -> bool:
+    """Is a tile what an instruction makes?"""
+    same = (tile.dims, tile.dtype_in, tile.dtype_out) == (core.dims, core.dtype_in, core.dtype_out)
+    return same and tile.tile_grid == core.tile_grid
+
+
+def _same_dot(tile: WmmaMetadata, core: WmmaMetadata) -> bool:
+    """May a tile become that, along some lane?"""
+    single = tile.dims[:2] == (1, 1) and tile.dims[2] == core.dims[2]
+    same = (tile.dtype_in, tile.dtype_out) == (core.dtype_in, core.dtype_out)
+    return _same_tile(tile, core) or (single and same)
 
 
 def _tile(node: UOp, src: tuple[UOp, ...]) -> UOp:
@@ -201,7 +222,7 @@ def _tile(node: UOp, src: tuple[UOp, ...]) -> UOp:
         if ranges:
             terms = [_sum(terms).reduce(ReduceOp.ADD, *ranges)]
         out.append(_sum([total, *terms]))
-    return UOp.vectorize(*out)
+    return UOp.vectorize(*out) if len(out) > 1 else out[0]
 
 
 def _sum(terms: Sequence[UOp]) -> UOp:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from dataclasses import replace
 
 from morok._core import affine_split, region, toposort
 from morok.dtype import dtypes
@@ -89,6 +90,7 @@ class _Plan(enum.Enum):
     MASKED = enum.auto()  # as RUN, the gate applied afterwards
     GUARDED = enum.auto()  # as RUN, with a gate for each lane
     GATHER = enum.auto()  # scalar reads at the elements of a vector of indices
+    DOTS = enum.auto()  # dot products with the same pair or more elements: rows of one tile
     COPIES = enum.auto()  # one copy of the node for each lane
     VECTOR = enum.auto()  # a vector along another lane: only its copies are used
 
@@ -108,7 +110,7 @@ def vectorize(roots: Sequence[UOp], lane: UOp, *, predicated: bool = False) -> l
     plans: dict[UOp, _Plan] = {}
     for node in region(roots, lane):
         plans[node] = _plan(node, lane, plans, predicated)
-    needed = _needed(roots, plans)
+    needed = _needed(roots, plans, lane)
     order = [node for node in plans if node in needed]
     new = _copies([node for node in order if plans[node] is _Plan.COPIES], lane)
     for node in order:
@@ -126,6 +128,8 @@ def _plan(node: UOp, lane: UOp, plans: dict[UOp, _Plan], predicated: bool) -> _P
             node=node,
             stage="expander",
         )
+    if node.op is Ops.WMMA and _dot(node, lane) is not None:
+        return _Plan.DOTS
     if node.dtype.count > 1:
         return _Plan.VECTOR
     if any(plans.get(source) is _Plan.VECTOR for source in node.src):
@@ -171,7 +175,20 @@ def _within(first: UOp, last: int, size: int) -> bool:
     return low is not None and high is not None and low >= 0 and high + last < size
 
 
-def _needed(roots: Sequence[UOp], plans: dict[UOp, _Plan]) -> set[UOp]:
+def _dot(node: UOp, lane: UOp) -> tuple[tuple[UOp, ...], tuple[UOp, ...]] | None:
+    """(elements that differ by lane, those of all lanes) of a WMMA that is one dot product."""
+    a, b = node.src[:2]
+    if node.arg.dims[:2] != (1, 1) or node.src[3:]:
+        return None
+    if not a.op is b.op is Ops.VECTORIZE:
+        return None
+    for rows, column in ((a, b), (b, a)):
+        if lane not in column.open_ranges:
+            return rows.src, column.src
+    return None
+
+
+def _needed(roots: Sequence[UOp], plans: dict[UOp, _Plan], lane: UOp) -> set[UOp]:
     """The planned nodes whose vectors are used to build the roots."""
     needed: set[UOp] = set()
     stack = [root for root in roots if root in plans]
@@ -183,6 +200,9 @@ def _needed(roots: Sequence[UOp], plans: dict[UOp, _Plan]) -> set[UOp]:
         match plans[node]:
             case _Plan.WIDE:
                 used = node.src
+            case _Plan.DOTS:
+                rows, _ = _dot(node, lane) or ((), ())
+                used = (*rows, node.src[2])
             case _Plan.MASKED | _Plan.GUARDED:
                 used = node.src[-1:]
             case _Plan.GATHER:
@@ -224,6 +244,8 @@ def _build(node: UOp, lane: UOp, plan: _Plan, new: dict[UOp, UOp]) -> UOp:
             return _run(node, lane, splat(new[node.src[-1]], count))
         case _Plan.GATHER:
             return _gather(node, count, new)
+        case _Plan.DOTS:
+            return _dots(node, lane, new)
         case _:
             return _wide(node, count, new)
 
@@ -257,6 +279,21 @@ def _gather(node: UOp, count: int, new: dict[UOp, UOp]) -> UOp:
         for i in range(count)
     ]
     return UOp(Ops.VECTORIZE, node.dtype.vec(count), tuple(elements))
+
+
+def _dots(node: UOp, lane: UOp, new: dict[UOp, UOp]) -> UOp:
+    """The dot products of all lanes as one tile: a row for each lane, and one column."""
+    count = range_end(lane)
+    rows, column = _dot(node, lane) or ((), ())
+    wide = [new.get(row, row) for row in rows]
+    if all(row.dtype.count > 1 and row.op is not Ops.VECTORIZE for row in wide):
+        order = [number + place * count for number in range(count) for place in range(len(wide))]
+        a = UOp.cat(*wide).gep(order)
+    else:  # reads one by one, which may be neighbours when they are put together
+        a = UOp.vectorize(*[element(row, number) for number in range(count) for row in wide])
+    c = splat(new.get(node.src[2], node.src[2]), count)
+    tile = replace(node.arg, dims=(1, count, node.arg.dims[2]))
+    return UOp.wmma(a, UOp.vectorize(*column), c, tile)
 
 
 def _wide(node: UOp, count: int, new: dict[UOp, UOp]) -> UOp:

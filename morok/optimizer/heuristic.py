@@ -11,7 +11,8 @@ Sums      A reduction outside any lane has its lane along its own axis when the 
           there; always several accumulators, for speed and for the error bound of long sums.
 
 Order     comes first: the operand of a tile that every row reads is staged (`staging.py`), a
-          transposed copy is blocked (`blocking.py`).
+          transposed copy is blocked (`blocking.py`), terms are put together for a dot instruction
+          (`dots.py`).
 
 Threads   come last (`sharing.py`).
 
@@ -28,6 +29,7 @@ from morok.errors import OptError
 from morok.ir import AxisType, Capability, Ops, UOp
 from morok.optimizer.blocking import block_transposed
 from morok.optimizer.broadcast import broadcast_windows
+from morok.optimizer.dots import choose_dots
 from morok.optimizer.facts import Facts
 from morok.optimizer.opts import Opt, OptOps, replay
 from morok.optimizer.phases import split_phases
@@ -51,17 +53,16 @@ _LONG_ROW = 4 << 20  # bytes: read in several places at once
 _ABREAST, _PART = 4, 4096  # places, and elements from one to the next
 
 
+_REORDERING = (
+    *(split_phases, broadcast_windows, tile_image, stage_operand),
+    *(accumulate_rows, block_transposed, choose_dots),
+)
+
+
 def tune(sink: UOp, capability: Capability) -> UOp:
     """`sink` with the chosen actions applied; one that turns out illegal is left out."""
     facts = Facts(sink, capability)
-    for reorder in (
-        split_phases,
-        broadcast_windows,
-        tile_image,
-        stage_operand,
-        accumulate_rows,
-        block_transposed,
-    ):
+    for reorder in _REORDERING:
         changed = reorder(facts)
         if changed is not sink:
             sink, facts = changed, Facts(changed, capability)

@@ -15,6 +15,7 @@ THREAD    R(a, n, LOOP) -> R(a, n, THREAD)                               outermo
 GROUP     R(a, n*m) -> R(a, n)*m + R(new, m, GROUP_REDUCE)               REDUCE
 GROUPTOP  R(a, m*n) -> R(a, m, GROUP_REDUCE)*n + R(a+1, n)               REDUCE
 NEST      REDUCE(x(r), r) -> REDUCE(REDUCE(x(r*m + new), new), r)        REDUCE
+TC        REDUCE(x(r) * y(r), r) -> REDUCE(WMMA(<x(r*m), …>, <y(r*m), …>, 0), r)  REDUCE
 PADTO     R(a, n) -> R(a, n rounded up to a multiple of m), gated R < n  output or REDUCE
 LOCAL     INDEX(PARAM(slot), f(a, b)) ->                                 any loops
           INDEX(BUFFERIZE(INDEX(PARAM(slot), f(new, new+1)), new, new+1), a, b)
@@ -35,6 +36,7 @@ STREAM(a) makes stores along the axis a bypass the caches.
 WINDOW(a, slot, n, b, …) copies likewise, but once what overlapping windows see more than once, in
 rows of n elements or more.
 GROUP and GROUPTOP keep partial sums in a local buffer; NOLOCALS() refuses later local buffers.
+TC(r, m) has one instruction of the target multiply and add m terms, where there is such a one.
 THREAD comes last: the iterations of its axis are shared out to threads.
 """
 
@@ -56,6 +58,7 @@ from morok.optimizer.local import MAX_LOCAL_BYTES, local
 from morok.optimizer.nesting import nest
 from morok.optimizer.padding import padto
 from morok.optimizer.streaming import stream
+from morok.optimizer.tensor_core import tensor_core
 from morok.optimizer.threads import thread
 from morok.optimizer.windows import window
 
@@ -77,6 +80,7 @@ class OptOps(enum.Enum):
     ACCUMULATE = "ACCUMULATE"
     STREAM = "STREAM"
     WINDOW = "WINDOW"
+    TC = "TC"
     THREAD = "THREAD"
     GROUP = "GROUP"
     GROUPTOP = "GROUPTOP"
@@ -181,6 +185,7 @@ _ACTIONS = {
     OptOps.PADTO: _Action(padto),
     OptOps.LOCAL: _Action(local, None),
     OptOps.NEST: _Action(nest),
+    OptOps.TC: _Action(tensor_core),
     OptOps.ACCUMULATE: _Action(accumulate, None),
     OptOps.STREAM: _Action(stream, 1),
     OptOps.WINDOW: _Action(window, None),

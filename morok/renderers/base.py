@@ -199,7 +199,9 @@ class Context(Rendering):
 _TRANSPARENT = frozenset(
     {Ops.CONST, Ops.VCONST, Ops.INDEX, Ops.POINTER_INDEX, Ops.AFTER, Ops.GROUP, Ops.SINK}
 )
-_INLINABLE = GroupOp.ALU | {Ops.CAST, Ops.BITCAST, Ops.LOAD, Ops.GEP, Ops.VECTORIZE, Ops.CAT}
+_INLINABLE = GroupOp.ALU | {
+    *(Ops.CAST, Ops.BITCAST, Ops.LOAD, Ops.GEP, Ops.VECTORIZE, Ops.CAT, Ops.WMMA)
+}
 _WRITTEN_BY_USERS = _INLINABLE | _TRANSPARENT
 _FENCES = frozenset({Ops.STORE, Ops.RANGE, Ops.END, Ops.IF, Ops.ENDIF, Ops.BARRIER, Ops.CUSTOM})
 _OPERANDS = {

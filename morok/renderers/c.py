@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from morok.dtype import DType, dtypes
-from morok.ir import AxisType, Capability, GroupOp, Ops, UOp
+from morok.ir import AxisType, Capability, GroupOp, Ops, UOp, WmmaMetadata
 from morok.renderers import c_helpers as helpers
 from morok.renderers import c_masks as masks
 from morok.renderers.base import (
@@ -31,7 +31,10 @@ from morok.renderers.c_types import held, in_memory, mask_dtype
 
 __all__ = ["FEATURES", "CRenderer", "c_capability"]
 
-FEATURES = ("sse2", "sse4_1", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "ARM_NEON")
+FEATURES = (
+    *("sse2", "sse4_1", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512bf16"),
+    "ARM_NEON",
+)
 """The processor features that change what is rendered, by their GNU names."""
 
 _OPS = frozenset(
@@ -46,18 +49,25 @@ _OPS = frozenset(
 )
 
 
+_DOT_BF16 = WmmaMetadata("vdpbf16ps", (1, 16, 2), dtypes.bfloat16, dtypes.float32, "x86", threads=1)
+"""Pairs of bfloat16 in 16 lanes, each multiplied by one pair and added to a float32."""
+
+
 def c_capability(features: frozenset[str]) -> Capability:
     """What C on a processor with these features can do; part of every kernel's key."""
     bits = 512 if "avx512f" in features else 256 if "avx" in features else 128
-    widths = []
+    widths: list[tuple[DType, tuple[int, ...]]] = []
     for dtype in (*dtypes.ints, *dtypes.floats, dtypes.bool_):
         lane = 32 if dtype in FLOAT_STORAGE else dtype.bits  # small floats compute in float32
+        if dtype is dtypes.bfloat16 and "avx512bf16" in features:
+            widths.append((dtype, (2, 4, 8, 16, 32)))  # whole pairs are operands
+            continue
         lanes = tuple(1 << k for k in range(7) if 64 <= lane << k <= bits)
         widths.append((dtype, lanes))
     fused = {Ops.MULACC} if features & {"fma", "ARM_NEON"} else set()
     return Capability(
         name="C " + " ".join(sorted(features)),
-        ops=_OPS | fused,
+        ops=_OPS | fused | ({Ops.WMMA} if "avx512bf16" in features else set()),
         vector_widths=tuple(widths),
         vector_alu=True,
         threads=True,
@@ -66,6 +76,7 @@ def c_capability(features: frozenset[str]) -> Capability:
         vector_registers=32 if features & {"avx512f", "ARM_NEON"} else 16,
         l1_bytes=32 << 10,
         l2_bytes=512 << 10,
+        tensor_cores=(_DOT_BF16,) if "avx512bf16" in features else (),
     )
 
 

@@ -26,6 +26,7 @@ from morok.renderers.base import (
     shifts_within,
     splat_value,
 )
+from morok.renderers.c_dots import dot_bf16
 from morok.renderers.c_types import (
     held,
     literal,
@@ -408,6 +409,13 @@ class CExpressions(CLike):
             return self.binary("!=", Level.OTHER, lane, Expr("0")) if is_bool else lane
         return self.call(ctx, helpers.lanes(ctx.held[vector], node.arg), value)
 
+    def _wmma(self, ctx: Context, node: UOp) -> Expr:
+        """Of tiles that the target's instructions make, as all others were lowered."""
+        if node.src[3:] or node.arg.dtype_in is not dtypes.bfloat16:
+            return ctx.fail("the processor has no instruction for this tile", node)
+        a, b, c = (self.value(ctx, source) for source in node.src)
+        return self.call(ctx, dot_bf16(), c, a, b)
+
     def _cat(self, ctx: Context, node: UOp) -> Expr:
         dtype = ctx.held[node]
         parts = [(self.value(ctx, s, dtype), s.dtype.count) for s in node.src]
@@ -460,6 +468,7 @@ _EXPRESSIONS: dict[Ops, Callable[[CExpressions, Context, UOp], Expr]] = {
     Ops.VCONST: _R._vconst,
     Ops.GEP: _R._gep,
     Ops.CAT: _R._cat,
+    Ops.WMMA: _R._wmma,
     Ops.LOAD: lambda renderer, ctx, node: renderer.load(ctx, node),
     Ops.CUSTOM_I: _R.custom,
 }

@@ -3,6 +3,8 @@ refused. That it is right on real data is in `tests/ir/test_every_op.py`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -102,7 +104,10 @@ def test_what_cannot_be_unrolled_is_refused() -> None:
 def test_a_target_with_the_op_keeps_it() -> None:
     target = capability()
     for case in (tile_product(), tiles()):
-        assert lower_tiles(case.root, target) is case.root
+        dot = next(node for node in case.root.toposort() if node.op is Ops.WMMA)
+        core = replace(target, tensor_cores=(dot.arg,))
+        assert lower_tiles(case.root, core, whole=True) is case.root
+        assert not lower_tiles(case.root, target, whole=True).has(Ops.WMMA)
     waiting = sink(OUT.barrier(OUT.at(0).store(1.0)).at(1).store(2.0))
     assert not lower_barriers(waiting, target).has(Ops.BARRIER)
 

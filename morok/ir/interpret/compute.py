@@ -12,12 +12,12 @@ from morok.ir import numeric
 from morok.ir.interpret.memory import below
 from morok.ir.interpret.values import Value, align, combine, constant, fault, move, union
 from morok.ir.numeric import Array
-from morok.ir.ops import AxisType, Ops
+from morok.ir.ops import AxisType, Ops, WmmaMetadata
 from morok.ir.optable import GroupOp
 from morok.ir.shapes import Dim
 from morok.ir.uop import UOp
 
-__all__ = ["Scope", "compute", "joined", "lanes_of", "spread"]
+__all__ = ["Scope", "compute", "joined", "lanes_of", "spread", "tile_product"]
 
 
 class Scope(Protocol):
@@ -183,10 +183,9 @@ def _wmma(scope: Scope, node: UOp) -> Value:
     if tile.threads != 1:
         got = f"{tile.threads} threads of {tile.device}"
         raise fault(node, "interpretable", "a tile of one thread", got)
-    rows, columns, depth = tile.tile
     products = combine(
         [scope.value(node.src[0]), scope.value(node.src[1])],
-        lambda arrays: _matmul(arrays[0], arrays[1], rows, columns, depth),
+        lambda arrays: tile_product(arrays[0], arrays[1], tile),
     )
     closed = node.src[3:]
     products = spread(scope, products, closed)
@@ -194,11 +193,14 @@ def _wmma(scope: Scope, node: UOp) -> Value:
     rest = tuple(axis for axis in products.ranges if axis not in closed)
     summed = Value(rest, products.data.sum(axis=places))
     kind = numeric.carrier(node.dtype)
+    if node.dtype.count == 1:
+        summed = Value(summed.ranges, summed.data[..., 0])
     return combine([summed, scope.value(node.src[2])], lambda ab: (ab[0] + ab[1]).astype(kind))
 
 
-def _matmul(a: Array, b: Array, rows: int, columns: int, depth: int) -> Array:
+def tile_product(a: Array, b: Array, tile: WmmaMetadata) -> Array:
     """Tiles in the lanes of vectors multiplied, with wide sums."""
+    rows, columns, depth = tile.tile
     wide = np.float64 if a.dtype.kind == "f" else np.int64
     left = a.reshape(*a.shape[:-1], rows, depth).astype(wide)
     right = b.reshape(*b.shape[:-1], depth, columns).astype(wide)

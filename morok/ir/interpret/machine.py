@@ -17,6 +17,7 @@ import numpy as np
 
 from morok.dtype import AddrSpace
 from morok.ir import numeric
+from morok.ir.interpret.compute import tile_product
 from morok.ir.interpret.memory import element_count, is_local_item, lane_count
 from morok.ir.interpret.values import fault
 from morok.ir.numeric import Array
@@ -185,6 +186,9 @@ class _Machine:
                 return numeric.settle(args[0], node.dtype)
             case Ops.BIND:
                 return args[1]
+            case Ops.WMMA if node.arg.threads == 1 and len(src) == 3:
+                products = tile_product(args[0], args[1], node.arg)
+                return (products + args[2]).astype(numeric.carrier(node.dtype))
         raise fault(node, "interpretable", "an op with a meaning in a LINEAR", op.name)
 
     def _variable(self, node: UOp) -> Array:
