@@ -134,6 +134,22 @@ def _forward(network: type[Any], shape: tuple[int, ...]) -> dict[str, float]:
     return _figures(build)
 
 
+def deep_gpt(layers: int) -> dict[str, float]:
+    """A training step of a GPT with so many layers, and where its time goes."""
+    _, shape, optimizer = models.TRAINED["gpt step"]
+    deep = type("Deep", (models.Gpt,), {"LAYERS": layers})
+    step = stepper(deep, shape, optimizer)
+    figures = _figures(lambda: [step()])
+    return {
+        "all": figures["trace"] + figures["ms"],
+        "graph": figures["trace"],
+        "schedule": figures["schedule"],
+        "lowering": figures["ms"] - figures["schedule"],
+        "kernels": figures["kernels"],
+        "unique": figures["unique"],
+    }
+
+
 def _shapes() -> dict[str, float]:
     return _figures(lambda: [[t.uop] for t in models.small_shapes(Filled)])
 

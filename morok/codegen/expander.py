@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from functools import reduce as fold
 
-from morok._core import affine_split, rebuild, region, toposort
+from morok._core import affine_add, affine_split, rebuild, region, toposort
 from morok.codegen.expansion import lower_barriers, lower_tiles, lower_unrolls
 from morok.codegen.groups import lower_groups
 from morok.codegen.lanes import across_lanes, element, reduce_alu, splat, vectorize
@@ -315,10 +315,15 @@ def _elements(
     index: UOp, vector: UOp, condition: list[UOp], lane: UOp
 ) -> list[tuple[UOp, UOp, list[UOp]]]:
     """(index, element, gates) of each lane of a vector that is not stored to neighbours."""
+    split = affine_split(index, lane)
+    even = split is not None and not any(lane in gate.open_ranges for gate in condition)
     out = []
     for number in range(range_end(lane)):
-        at = {lane: UOp.const(dtypes.index, number)}
-        place, *gates = simplify_all(substitute_open([index, *condition], at))
+        if split is not None and even:
+            place, gates = affine_add([(split[1], 1)], split[0] * number, index.dtype), condition
+        else:
+            at = {lane: UOp.const(dtypes.index, number)}
+            place, *gates = simplify_all(substitute_open([index, *condition], at))
         out.append((place, element(vector, number), gates))
     return out
 

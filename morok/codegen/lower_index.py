@@ -28,8 +28,11 @@ def lower_index_dtype(sink: UOp) -> UOp:
     division of numbers that cannot be negative is the truncating one; an index that is Invalid
     where c is false is gated by c. InvalidGraphError when Invalid is left anywhere else.
     """
-    sink = graph_rewrite(sink, pm_move_where_on_load, name="invalid positions")
-    ops = {node.op for node in toposort(sink) if node.dtype.kind == "x"}
+    order = toposort(sink)
+    if any(node.op is Ops.INDEX and _may_be_invalid(node) for node in order):
+        sink = graph_rewrite(sink, pm_move_where_on_load, name="invalid positions")
+        order = toposort(sink)
+    ops = {node.op for node in order if node.dtype.kind == "x"}
     visit = {
         **dict.fromkeys(GroupOp.Comparison, _comparison),
         Ops.CAST: _cast_node,
@@ -37,6 +40,11 @@ def lower_index_dtype(sink: UOp) -> UOp:
     }
     done: UOp = rebuild(sink, {**visit, **dict.fromkeys(ops, _any_op)})
     return done
+
+
+def _may_be_invalid(index: UOp) -> bool:
+    """Whether an INDEX has a position that its own condition chooses, or a gate that is none."""
+    return index.src[1].op is Ops.WHERE or (index.arg and index.src[-1].vmin == 1)
 
 
 def _any_op(node: UOp, src: tuple[UOp, ...]) -> UOp:
@@ -107,7 +115,10 @@ def _lowered(node: UOp, src: list[UOp]) -> UOp:
     if op in _TRUNCATING and _not_negative(node.src[0]) and (node.src[1].vmin or 0) > 0:
         op = _TRUNCATING[op]
     src = _alike(src, dtype)
-    return UOp(op, src[0].dtype.scalar.vec(node.dtype.count), tuple(src), node.arg)
+    made = UOp(op, src[0].dtype.scalar.vec(node.dtype.count), tuple(src), node.arg)
+    # The terms of a sum have another order as integers: had stage 16 to put them right, all that is
+    # above were built once more.
+    return graph_rewrite(made, symbolic) if op is Ops.ADD else made
 
 
 def _not_negative(node: UOp) -> bool:
