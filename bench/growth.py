@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from functools import partial
 from math import log
 
+import numpy as np
+
 from bench import harness
 
 LAYERS = (4, 8, 16, 32, 64)
@@ -26,9 +28,8 @@ PARTS = ("all", "graph", "schedule", "lowering")
 def exponent(times: Mapping[int, float]) -> float:
     """The slope of log(time) over log(size), by least squares."""
     points = [(log(size), log(max(time, 1e-9))) for size, time in times.items()]
-    x0, y0 = (sum(axis) / len(points) for axis in zip(*points, strict=True))
-    together = sum((x - x0) * (y - y0) for x, y in points)
-    return together / sum((x - x0) * (x - x0) for x, _ in points)
+    slope: float = np.polyfit(*zip(*points, strict=True), 1)[0]
+    return slope
 
 
 def worker() -> None:
