@@ -27,9 +27,9 @@ PARTS = ("all", "graph", "schedule", "lowering")
 
 def exponent(times: Mapping[int, float]) -> float:
     """The slope of log(time) over log(size), by least squares."""
-    points = [(log(size), log(max(time, 1e-9))) for size, time in times.items()]
-    slope: float = np.polyfit(*zip(*points, strict=True), 1)[0]
-    return slope
+    sizes = [log(size) for size in times]
+    seconds = [log(max(time, 1e-9)) for time in times.values()]
+    return float(np.polyfit(sizes, seconds, 1)[0])
 
 
 def worker() -> None:
