@@ -80,6 +80,15 @@ def _two_axes(site: Site) -> tuple[int, ...]:
     return number(first), number(site.rng.choice(alike or [first]))
 
 
+def _several_axes(site: Site) -> tuple[int, ...] | None:
+    """Two axes or more of one type, in any order."""
+    first = site.axis()
+    alike = [rng for rng in site.loops if rng.arg[1] is first.arg[1]]
+    if len(alike) < 2:
+        return None
+    return tuple(map(number, site.rng.sample(alike, site.rng.randint(2, min(4, len(alike))))))
+
+
 def _copied(site: Site) -> tuple[int, ...] | None:
     """Some axes of a read, in any order, and its slot."""
     reads = site.reads()
@@ -127,6 +136,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "UNROLL": _divisor,
     "SPLIT": _divisor,
     "SWAP": _two_axes,
+    "ORDER": _several_axes,
     "MERGE": _two_axes,
     "NEST": _divisor,
     "TC": _dot,

@@ -1,6 +1,8 @@
-"""The actions on loops alone: UPCAST, UNROLL, SPLIT, SWAP, MERGE, TAIL (see `opts`)."""
+"""The actions on loops alone: UPCAST, UNROLL, SPLIT, SWAP, ORDER, MERGE, TAIL (see `opts`)."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from morok._core import toposort
 from morok.ir import AxisType, Ops, UOp
@@ -24,7 +26,7 @@ from morok.optimizer.ranges import (
     substitute_open,
 )
 
-__all__ = ["merge", "split", "swap", "tail", "unroll", "upcast"]
+__all__ = ["merge", "order", "split", "swap", "tail", "unroll", "upcast"]
 
 
 def _widen(sink: UOp, axis: int, amount: int, axis_type: AxisType) -> UOp:
@@ -79,6 +81,24 @@ def swap(sink: UOp, axis: int, other_axis: int) -> UOp:
             second: (moved_range(second, axis),),
         },
     )
+
+
+def order(sink: UOp, *axes: int) -> UOp:
+    """R(a, …), R(b, …), R(c, …), axes c, a, b -> R(b, …), R(c, …), R(a, …)"""
+    loops = [loop_axis(sink, axis) for axis in axes]
+    require(len(set(loops)) == len(loops), "an axis is named twice")
+    places = sorted(axes)
+    require(places != list(axes), "the axes are in this order already")
+    require(len({rng.arg[1] for rng in loops}) == 1, "the axes differ in type")
+    inside = sorted((set(binders_of(sink, rng)) for rng in loops), key=len)
+    require(
+        all(fewer <= more for fewer, more in pairwise(inside)),
+        "the axes are not loops of the same statements",
+    )
+    for rng in loops:
+        check_independent(sink, rng)
+    moved = zip(loops, places, strict=True)
+    return rename_ranges(sink, {rng: (moved_range(rng, place),) for rng, place in moved})
 
 
 def merge(sink: UOp, axis: int, other_axis: int) -> UOp:

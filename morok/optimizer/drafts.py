@@ -53,10 +53,23 @@ class Draft:
         self.number[axis], self.number[other] = self.number[other], self.number[axis]
 
     def move_inside(self, axis: Hashable, others: Iterable[Hashable]) -> None:
-        """SWAPs that bring an axis inside others, which keep their order."""
-        for other in sorted(others, key=lambda name: self.number[name]):
-            if self.number[other] > self.number[axis]:
-                self.swap(axis, other)
+        """Brings an axis inside others, which keep their order."""
+        inner = [other for other in others if self.number[other] > self.number[axis]]
+        self.order([*sorted(inner, key=lambda name: self.number[name]), axis])
+
+    def order(self, axes: Sequence[Hashable]) -> None:
+        """The axes in this order, the outermost first: nothing, a SWAP or an ORDER."""
+        places = sorted(self.number[axis] for axis in axes)
+        moved = [
+            axis for axis, place in zip(axes, places, strict=True) if self.number[axis] != place
+        ]
+        if len(moved) == 2:
+            self.swap(*sorted(moved, key=lambda name: self.number[name]))
+        elif moved:
+            first, *more = [self.number[axis] for axis in moved]
+            self.do(OptOps.ORDER, moved[0], tuple(more))
+            places = sorted((first, *more))
+            self.number.update(zip(moved, places, strict=True))
 
     def local(self, axes: Sequence[Hashable], slot: int, fills: Sequence[Hashable]) -> None:
         """LOCAL of a read of a slot along `axes`; `fills` name the loops of the copy."""
@@ -64,3 +77,12 @@ class Draft:
         first, *more = [self.number[axis] for axis in axes]
         self.sink = apply_opt(self.sink, Opt(OptOps.LOCAL, first, (slot, *more)))
         self.number.update({name: start + place for place, name in enumerate(fills)})
+
+    def accumulate(self, loops: Sequence[Hashable], layout: Sequence[Hashable]) -> list[Hashable]:
+        """ACCUMULATE of the sums over `loops`, in a buffer of that layout. Names for the innermost
+        loop of the new reduction and for the buffer's axes."""
+        start = next_number(self.sink) + len(loops) - 1
+        self.do(OptOps.ACCUMULATE, loops[-1], tuple(self.number[axis] for axis in layout))
+        names: list[Hashable] = [(loops[-1], axis) for axis in (None, *layout)]
+        self.number.update({name: start + place for place, name in enumerate(names)})
+        return names

@@ -9,6 +9,7 @@ UPCAST    R(a, n*m) -> R(a, n)*m + R(new, m, UPCAST)                     LOOP or
 UNROLL    R(a, n*m) -> R(a, n)*m + R(new, m, UNROLL)                     LOOP or REDUCE
 SPLIT     R(a, n*m) -> R(a, n)*m + R(a+1, m), axes above a move up       LOOP or REDUCE
 SWAP      R(a, …), R(b, …) -> R(b, …), R(a, …)                           two of one type
+ORDER     R(a, …), R(b, …), R(c, …) -> the same, numbered anew              several of one type
 MERGE     R(a, n), R(b, m) -> R(b, n*m) // m, R(b, n*m) % m              two of the output
 TAIL      R(a, n*m+k) -> R(a, n*m), and R(a+1, k) + n*m beside it        output or REDUCE
 THREAD    R(a, n, LOOP) -> R(a, n, THREAD)                               outermost output
@@ -26,6 +27,7 @@ WINDOW    INDEX(PARAM(slot), f(a*s + b)) ->                              any loo
 
 An UPCAST or UNROLL range takes the number above all in use, as it never becomes a loop.
 PADTO reads and writes nothing beyond the end; a REDUCE takes the identity there.
+ORDER(b, c, a) deals the numbers of the named axes out again: the first one named is the outermost.
 TAIL repeats the STORE for the last k iterations, or adds the REDUCE over them to the first one.
 LOCAL(a, slot, b, …) copies what one read of a buffer sees along the named axes to memory near the
 core; it is filled in the innermost of the read's other loops, its layout is the order of the names.
@@ -51,7 +53,7 @@ from typing import NamedTuple
 from morok.errors import OptError
 from morok.ir import KernelInfo, Ops, UOp, register_record
 from morok.optimizer.accumulate import accumulate
-from morok.optimizer.actions import merge, split, swap, tail, unroll, upcast
+from morok.optimizer.actions import merge, order, split, swap, tail, unroll, upcast
 from morok.optimizer.groups import group, group_top, no_locals
 from morok.optimizer.legality import MAX_INSTANCES, axis_number, ranges_of
 from morok.optimizer.local import MAX_LOCAL_BYTES, local
@@ -72,6 +74,7 @@ class OptOps(enum.Enum):
     UNROLL = "UNROLL"
     SPLIT = "SPLIT"
     SWAP = "SWAP"
+    ORDER = "ORDER"
     MERGE = "MERGE"
     TAIL = "TAIL"
     PADTO = "PADTO"
@@ -94,8 +97,8 @@ class OptOps(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Opt:
     """One action: prints and parses as `UPCAST(1, 8)`. `arg` is the amount, SWAP's or MERGE's
-    other axis, LOCAL's slot followed by its other axes, WINDOW's by a length and these,
-    ACCUMULATE's layout, or () where an action takes an axis only.
+    other axis, ORDER's others, LOCAL's slot followed by its other axes, WINDOW's by a length and
+    these, ACCUMULATE's layout, or () where an action takes an axis only.
     """
 
     op: OptOps
@@ -180,6 +183,7 @@ _ACTIONS = {
     OptOps.UNROLL: _Action(unroll),
     OptOps.SPLIT: _Action(split),
     OptOps.SWAP: _Action(swap),
+    OptOps.ORDER: _Action(order, None),
     OptOps.MERGE: _Action(merge),
     OptOps.TAIL: _Action(tail),
     OptOps.PADTO: _Action(padto),

@@ -13,14 +13,15 @@ are read in turn, and what all rows share is read once.
 
 from __future__ import annotations
 
-import itertools
 import math
+from collections.abc import Hashable
 
 from morok.errors import OptError
 from morok.ir import AxisType, Ops, UOp
+from morok.optimizer.drafts import Draft
 from morok.optimizer.facts import Facts
-from morok.optimizer.opts import Opt, OptOps, apply_opt
-from morok.optimizer.ranges import lane_stride, next_number, range_end, reads_of
+from morok.optimizer.opts import OptOps
+from morok.optimizer.ranges import lane_stride, range_end, reads_of
 
 __all__ = ["accumulate_rows", "rows_abreast"]
 
@@ -33,33 +34,6 @@ _TOGETHER = (8, 4, 6, 10, 5, 7)  # rows a pass, best first
 _SUMS = 8  # vectors of sums in registers
 _ABREAST = 4  # rows read side by side
 _LONG_TILE = 512  # lanes in a row from which on it hardly matters where a row ends
-
-
-class _Kernel:
-    """A kernel on which one action after the other is done, and the numbers of its axes then."""
-
-    def __init__(self, sink: UOp) -> None:
-        self.sink = sink
-        self.number = {node: node.arg[0].number for node in sink.toposort() if node.op is Ops.RANGE}
-
-    def do(self, op: OptOps, axis: int, arg: int | tuple[int, ...]) -> None:
-        self.sink = apply_opt(self.sink, Opt(op, axis, arg))
-        if op is OptOps.SPLIT or op is OptOps.TAIL:
-            for rng, number in self.number.items():
-                self.number[rng] = number + (number > axis)
-
-    def split(self, rng: UOp, amount: int) -> int:
-        """Cuts an axis in two, if it is longer; `rng` then is the inner part. The number of the
-        outer one, or of the whole."""
-        outer: int = self.number[rng]
-        if amount < self._end(outer):
-            self.do(OptOps.SPLIT, outer, amount)
-            self.number[rng] = outer + 1
-        return outer
-
-    def _end(self, number: int) -> int:
-        ranges = [node for node in self.sink.toposort() if node.op is Ops.RANGE]
-        return next(range_end(rng) for rng in ranges if rng.arg[0].number == number)
 
 
 def accumulate_rows(facts: Facts) -> UOp:
@@ -134,35 +108,44 @@ def _accumulated(facts: Facts, store: UOp, groups: list[tuple[UOp, ...]]) -> UOp
         return facts.sink
     nodes = [node for node in facts.reduces if node.ended_ranges in groups]
     rows = list(dict.fromkeys(rng for n in nodes for rng in _rows(facts, store, n, lane)))
-    kernel = _Kernel(facts.sink)
-    _bring_inside(kernel, list(store.ended_ranges), rows)
+    draft = Draft(facts.sink)
+    outer = [rng for rng in store.ended_ranges if rng not in rows]
+    inner = [rng for rng in store.ended_ranges if rng in rows]
+    draft.order([*sorted(outer, key=_number), *sorted(inner, key=_number)])
     end, width = range_end(lane), facts.lanes(lane, wide=False)
     if end % width:
-        kernel.do(OptOps.TAIL, kernel.number[lane], width)
+        draft.tail(lane, width, "rest")
         end -= end % width
     most = max(rows, key=range_end, default=None)
     copies = 1 if most is None else range_end(most)
     vector = 2 * width if 2 * copies <= _SUMS and end % (2 * width) == 0 else width
-    kernel.split(lane, _tile(facts, nodes, rows, end, vector))
-    tiles = kernel.split(lane, vector)
+    tile = _tile(facts, nodes, rows, end, vector)
+    part: Hashable = lane
+    if tile < end:
+        part = "tile"
+        draft.split(lane, tile, part)
+    unit = part
+    if vector < tile:
+        unit = "vector"
+        draft.split(part, vector, unit)
+    layout = [*([part] if unit != part else []), *rows, unit]
     for ranges in groups:
-        together = _rows_a_pass(kernel, ranges[-1])
-        first = next_number(kernel.sink)
-        layout = [*(kernel.number[rng] for rng in rows), kernel.number[lane]]
-        if tiles != kernel.number[lane]:
-            layout.insert(0, tiles)
-        kernel.do(OptOps.ACCUMULATE, kernel.number[ranges[-1]], tuple(layout))
-        last = first + len(ranges) + len(layout) - 1
-        kernel.do(OptOps.UPCAST, last, vector)
+        together = _rows_a_pass(draft, ranges[-1])
+        loop, *fills = draft.accumulate(ranges, layout)
+        draft.do(OptOps.UPCAST, fills[-1], vector)
         if copies > 1 and most is not None:
-            kernel.do(OptOps.UPCAST, last - len(rows) + rows.index(most), copies)
+            draft.do(OptOps.UPCAST, fills[layout.index(most)], copies)
         if together > 1:
-            kernel.do(OptOps.UNROLL, first + len(ranges) - 1, together)
-    kernel.do(OptOps.UPCAST, kernel.number[lane], vector)
-    return kernel.sink
+            draft.do(OptOps.UNROLL, loop, together)
+    draft.do(OptOps.UPCAST, unit, vector)
+    return draft.sink
 
 
-def _rows_a_pass(kernel: _Kernel, rng: UOp) -> int:
+def _number(rng: UOp) -> int:
+    return int(rng.arg[0].number)
+
+
+def _rows_a_pass(draft: Draft, rng: UOp) -> int:
     """How many rows are added in one pass over the sums; few that are left over, separately."""
     end = range_end(rng)
     for together in _TOGETHER:
@@ -170,7 +153,7 @@ def _rows_a_pass(kernel: _Kernel, rng: UOp) -> int:
             return together
     if end < 2 * _TOGETHER[0]:
         return 1
-    kernel.do(OptOps.TAIL, kernel.number[rng], _TOGETHER[0])
+    draft.tail(rng, _TOGETHER[0], (rng, "rest"))
     return _TOGETHER[0]
 
 
@@ -189,22 +172,6 @@ def _tile(facts: Facts, nodes: list[UOp], rows: list[UOp], end: int, vector: int
     if tile < min(_LONG_TILE, end) and end * each <= capability.l2_bytes // 2:
         return end
     return tile
-
-
-def _bring_inside(kernel: _Kernel, axes: list[UOp], rows: list[UOp]) -> None:
-    """SWAPs of neighbours that bring the rows inside all other axes."""
-    order = sorted(axes, key=lambda rng: rng.arg[0])
-    moved = True
-    while moved:
-        moved = False
-        for i, (outer, inner) in enumerate(itertools.pairwise(order)):
-            if outer in rows and inner not in rows:
-                first, second = kernel.number[outer], kernel.number[inner]
-                kernel.do(OptOps.SWAP, first, second)
-                kernel.number[outer], kernel.number[inner] = second, first
-                order[i], order[i + 1] = inner, outer
-                moved = True
-                break
 
 
 def rows_abreast(facts: Facts, node: UOp, lane: UOp) -> list[tuple[UOp, int]]:

@@ -212,7 +212,7 @@ def test_staged_operand_of_a_ragged_matrix() -> None:
 
 def test_padded_image_is_staged_for_many_channels() -> None:
     opts = chosen(kernels.conv(2, 16, 8, 3))
-    assert opts.startswith("SWAP(0, 1); SWAP(1, 2); LOCAL(3, 1, 4, 5, 1); ")
+    assert opts.startswith("ORDER(1, 2, 0); LOCAL(3, 1, 4, 5, 1); ")
 
 
 def test_rows_of_a_small_image_are_one_long_row() -> None:

@@ -118,6 +118,14 @@ def test_swap_of_a_loop_that_a_second_statement_shares() -> None:
     assert axes(sink)[:4] == [(0, 12, "Loop"), (1, 2, "Loop"), (2, 3, "Loop"), (3, 2, "Loop")]
 
 
+def test_order_deals_numbers_out_again() -> None:
+    sink = applied(kernels.conv(2, 4, 6, 3), "ORDER(1, 2, 0)")
+    assert [end for _, end, _ in axes(sink)[:3]] == [6, 6, 4]
+    swapped = applied(kernels.conv(2, 4, 6, 3), "SWAP(0, 1); SWAP(1, 2)")
+    assert sink.src == swapped.src
+    applied(kernels.conv(2, 4, 6, 3), "ORDER(5, 3, 4)")
+
+
 def test_merge_makes_one_loop_of_two() -> None:
     sink = applied(kernels.elementwise(3, 16), "MERGE(0, 1)")
     assert axes(sink) == [(1, 48, "Loop")]
@@ -247,6 +255,9 @@ def test_local_leaves_reads_by_other_axes_alone() -> None:
         ("SPLIT(1, 16)", "two parts"),
         ("SWAP(0, 0)", "another one"),
         ("SWAP(0, 2)", "differ in type"),
+        ("ORDER(0, 1)", "in this order already"),
+        ("ORDER(1, 0, 1)", "named twice"),
+        ("ORDER(2, 1, 0)", "differ in type"),
         ("MERGE(0, 0)", "not loops of the same"),
         ("MERGE(0, 2)", "not loops of the same"),
         ("TAIL(1, 8)", "nothing is left over"),
@@ -294,8 +305,9 @@ def test_padto_of_a_fill_is_refused() -> None:
 
 
 def test_swap_of_loops_of_different_statements_is_refused() -> None:
-    with pytest.raises(OptError, match="not loops of the same statements"):
-        opted(kernels.staged(8, 16), "SWAP(0, 2)")
+    for opt in ("SWAP(0, 2)", "ORDER(2, 1, 0)"):
+        with pytest.raises(OptError, match="not loops of the same statements"):
+            opted(kernels.staged(8, 16), opt)
 
 
 def test_local_copy_that_is_too_large_is_refused() -> None:
