@@ -10,6 +10,9 @@ loss is a Python number; `import` is what the interpreter took to be ready for t
 included), `cpu` the processor time of the step, compilers included. Random numbers that weights and
 batches are made of are NumPy's work, alike for all, and not counted. `morok.c` is morok with a C
 compiler in place of LLVM. Below the table stands where our time goes.
+
+`shapes300` compiles 300 small computations of different shapes and runs each once: ours by one
+`mk.compile`, in `morok.jits` by a `jit` each, as in JAX.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ _BEGIN = time.perf_counter()
 from bench import harness  # noqa: E402 - what is imported from here on is counted
 
 MODELS = ("mlp", "cnn", "gpt", "resnet18")
+SHAPES = "shapes300"
+JITS = "morok.jits"
 FIGURES = (("ms", "ms"), ("cpu", "ms"), ("import", "ms"))
 Answer = dict[str, Any]
 
@@ -50,7 +55,8 @@ def worker(who: str, model: str, quick: bool) -> Answer:
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     from bench import _peers
 
-    system = _peers.load("train", who, threads=len(os.sched_getaffinity(0)))
+    benchmark = "bulk" if model == SHAPES else "train"
+    system = _peers.load(benchmark, who, threads=len(os.sched_getaffinity(0)))
     if isinstance(system, str):
         return {"missing": system}
     if who.startswith("morok"):
@@ -58,8 +64,11 @@ def worker(who: str, model: str, quick: bool) -> Answer:
     data = _without_random_numbers()
     imported = time.perf_counter() - _BEGIN
     start, cpu = time.perf_counter(), _cpu()
-    step, wait = system.start(who, model, quick)
-    loss = wait(step())
+    if model == SHAPES:
+        loss = system.run(who, *(20,) if quick else ())
+    else:
+        step, wait = system.start(who, model, quick)
+        loss = wait(step())
     seconds = time.perf_counter() - start - data["seconds"]
     answer: Answer = {
         "ms": 1e3 * seconds,
@@ -123,7 +132,7 @@ def _environment(who: str, cache: Path | None) -> dict[str, str]:
     if who.startswith("morok"):
         return {
             "MOROK_CACHE_DIR": place,
-            "MOROK_CPU_COMPILER": who.partition(".")[2] or os.environ.get(_CHOICE, "llvm"),
+            _CHOICE: "c" if who.endswith(".c") else os.environ.get(_CHOICE, "llvm"),
         }
     if who == "tinygrad":
         return {"CACHEDB": str(Path(place, "cache.db"))}
@@ -140,15 +149,18 @@ _CHOICE = "MOROK_CPU_COMPILER"
 
 def main(args: argparse.Namespace) -> None:
     systems = [harness.OURS, f"{harness.OURS}.c", *_spread(args.peers)]
-    models = [name for name in MODELS if not args.only or name in args.only.split(",")]
+    models = [n for n in (*MODELS, SHAPES) if not args.only or n in args.only.split(",")]
+    if args.quick:
+        models = [name for name in models if name in ("mlp", "cnn", SHAPES)]
     rows: list[harness.Row] = []
     parts: dict[str, Mapping[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="bench-cold-") as folder:
         for model in models:
-            seen = _rounds(model, systems, args, Path(folder))
+            ours = [*systems[:2], JITS] if model == SHAPES else systems[:2]
+            seen = _rounds(model, [*ours, *systems[2:]], args, Path(folder))
             rows += [row for when in ("first", "second") for row in _rows(model, when, seen)]
             for when in ("first", "second"):
-                for who in systems[:2]:
+                for who in ours:
                     parts[f"{model} {when} {who}"] = _medians(seen[when][who])
     harness.show("cold", rows)
     _report_losses(rows)

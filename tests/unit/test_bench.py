@@ -115,6 +115,27 @@ def test_train_quick_lists_the_costly_kernels(tmp_path: Path) -> None:
     assert "GFLOP/s" in done.stdout
 
 
+def test_cold_quick(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    options = ("--quick", "--rounds", "1", "--only", "mlp,shapes300", "--json", str(results))
+    done = bench("cold", *options)
+    assert done.returncode == 0, done.stderr
+    cases = {row["case"]: row["figures"] for row in json.loads(results.read_text())["cold"]}
+    assert {"mlp first", "mlp second", "shapes300 first", "shapes300 second"} <= set(cases)
+    assert set(cases["shapes300 second"]) == {"morok", "morok.c", "morok.jits"}
+    assert "all losses agree" in done.stdout
+    assert "where it goes, ms" in done.stdout
+
+
+def test_import_quick(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    done = bench("import", "--rounds", "1", "--json", str(results))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(results.read_text())["import"]
+    assert [row["case"] for row in rows] == ["name", "use", "lower"]
+    assert all(row["figures"]["cpu"] > 0 for row in rows)
+
+
 def test_memory_quick(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     done = bench("memory", "--quick", "--rounds", "1", "--json", str(results))
