@@ -347,10 +347,12 @@ def execution_order(list order, list roots, dict inside, list behind, tuple kind
     if inside:
         blocks.find_branches(inside)
     blocks.find_needs()
-    for user, source in behind:
-        later, earlier = blocks.place(peek(user)), blocks.place(peek(source))
-        if blocks.home[later] == blocks.home[earlier]:
-            blocks.need(later, earlier)
+    for user, sources in behind:
+        later = blocks.place(peek(user))
+        for source in sources:
+            earlier = blocks.place(peek(source))
+            if blocks.home[later] == blocks.home[earlier]:
+                blocks.need(later, earlier)
     blocks.sort_needs()
     blocks.fill(roots)
     return blocks.flat()

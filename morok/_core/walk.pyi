@@ -9,12 +9,15 @@ from morok._core.node import Node
 N = TypeVar("N", bound=Node)
 
 def toposort(
-    root: Any | Sequence[Any], *, stop: Callable[[Any], bool] | Container[Any] | None = None
+    root: Any | Sequence[Any],
+    *,
+    stop: Callable[[Any], bool] | Container[Any] | None = None,
+    having: int | None = None,
 ) -> list[Any]:
     """Every node below `root` (a UOp or a sequence of UOps), sources before users, each once.
 
     `stop` is a predicate or a container of nodes: such a node is listed, what lies below it is not
-    entered.
+    entered. Or `having` is an op: only nodes of it, and those above one, are listed and entered.
     """
 
 def region(root: Any | Sequence[Any], rng: Any) -> list[Any]:

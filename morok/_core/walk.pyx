@@ -14,8 +14,9 @@ from morok._core.types cimport CNode, RangeSet, object_of
 
 # ---- order --------------------------------------------------------------------------------------
 
-cdef int _append_all(list out, list roots) except -1:
-    """Append what lies below the roots. Nodes are marked, since no Python code runs in between."""
+cdef int _append_all(list out, list roots, uint64_t ops0, uint64_t ops1) except -1:
+    """Append what lies below the roots and has one of these ops, here or below. Nodes are marked,
+    since no Python code runs in between."""
     cdef Stack s
     cdef Frame *f
     cdef CNode *n
@@ -24,7 +25,7 @@ cdef int _append_all(list out, list roots) except -1:
     try:
         for r in roots:
             n = peek(r)
-            if n.mark == mark:
+            if n.mark == mark or not ((n.below0 & ops0) | (n.below1 & ops1)):
                 continue
             n.mark = mark
             stack_push(&s, n, 0)
@@ -36,7 +37,7 @@ cdef int _append_all(list out, list roots) except -1:
                     continue
                 n = f.node.src[f.next]
                 f.next += 1
-                if n.mark != mark:
+                if n.mark != mark and (n.below0 & ops0) | (n.below1 & ops1):
                     n.mark = mark
                     if n.nsrc:
                         stack_push(&s, n, 0)
@@ -79,16 +80,20 @@ cdef int _append_until(list out, list roots, object stop) except -1:
     return 0
 
 
-def toposort(root, *, stop=None):
-    """Every node below `root` (a UOp or a sequence of UOps), sources before users, each once.
-
-    `stop` is a predicate or a container of nodes: such a node is listed, what lies below it is not
-    entered.
-    """
+def toposort(root, *, stop=None, having=None):
+    """See the stub."""
     cdef list out = []
     cdef list roots = [root] if isinstance(root, Node) else list(root)
-    if stop is None:
-        _append_all(out, roots)
+    cdef uint64_t all_ops = ~<uint64_t>0
+    cdef int op
+    if having is not None:
+        op = having
+        if op < 64:
+            _append_all(out, roots, <uint64_t>1 << op, 0)
+        else:
+            _append_all(out, roots, 0, <uint64_t>1 << (op - 64))
+    elif stop is None:
+        _append_all(out, roots, all_ops, all_ops)
     else:
         _append_until(out, roots, stop)
     return out

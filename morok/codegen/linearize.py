@@ -13,11 +13,14 @@ inner loop of a STORE needs no special case. Order within a block follows from d
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce as fold
+from operator import or_
 
 from morok._core import execution_order, rebuild, rebuild_together, toposort
 from morok.codegen.branches import inside_branches
 from morok.dtype import AddrSpace, dtypes
 from morok.ir import AxisId, AxisType, Capability, GroupOp, Ops, UOp
+from morok.optimizer import next_number
 
 __all__ = ["add_ifs", "control_flow", "final_rewrite", "linearize"]
 
@@ -90,7 +93,7 @@ def control_flow(sink: UOp) -> UOp:
     close a RANGE of their own, in which their statements are computed anew.
     """
     while True:
-        order = toposort(sink)
+        order = toposort(sink, having=Ops.END)
         closers: dict[UOp, list[UOp]] = {}
         for node in order:
             if node.op is Ops.END:
@@ -101,8 +104,7 @@ def control_flow(sink: UOp) -> UOp:
         apart = _first_conflict(order, shared)
         if apart is None:
             return _merged(sink, shared)
-        number = 1 + max(node.arg[0].number for node in order if node.op is Ops.RANGE)
-        sink = _separated(sink, apart, number)
+        sink = _separated(sink, apart, next_number(sink))
 
 
 def _first_conflict(order: list[UOp], shared: dict[UOp, list[UOp]]) -> list[UOp] | None:
@@ -152,13 +154,14 @@ def _levels(
 
 
 def _needs(order: list[UOp], bit: dict[UOp, int]) -> dict[UOp, int]:
-    """For each END of `bit`, the others below it."""
+    """For each END of `bit`, the others below it; `order` lists what has an END here or below."""
     below: dict[UOp, int] = {}
     needs: dict[UOp, int] = {}
     for node in order:
         mask = 0
         for source in node.src:
-            mask |= below[source]
+            if source in below:
+                mask |= below[source]
         if node in bit:
             needs[node] = mask
             mask |= bit[node]
@@ -234,8 +237,8 @@ def _is_shared(head: UOp) -> bool:
     return head.op is Ops.RANGE and head.arg[1] is AxisType.THREAD
 
 
-def _reads_of_old_contents(order: list[UOp]) -> list[tuple[UOp, UOp]]:
-    """(STORE, LOAD) of one PARAM where the LOAD is not after the STORE: it sees the old contents.
+def _reads_of_old_contents(order: list[UOp]) -> list[tuple[UOp, list[UOp]]]:
+    """Each STORE to a PARAM with the LOADs of it that are not after it: they see the old contents.
 
     A LOAD that is to see what a STORE wrote says so: its pointer is AFTER(PARAM, the STORE).
     """
@@ -246,20 +249,31 @@ def _reads_of_old_contents(order: list[UOp]) -> list[tuple[UOp, UOp]]:
     stores = [node for node in order if node.op is Ops.STORE and _param(node) in reads]
     if not stores:
         return []
-    order = [node for node in order if node.has(Ops.STORE)]
     bit = {store: 1 << i for i, store in enumerate(stores)}
     behind: dict[UOp, int] = {}
-    for node in order:
+    for node in toposort(order[-1], having=Ops.STORE):
         mask = bit.get(node, 0)
         for source in node.src:
-            mask |= behind.get(source, 0)
+            if source in behind:
+                mask |= behind[source]
         behind[node] = mask
-    return [
-        (store, read)
-        for store in stores
-        for read in reads[_param(store)]
-        if not behind.get(read, 0) & bit[store]
-    ]
+    after = {  # any of these stores
+        param: fold(or_, (behind.get(read, 0) for read in found)) for param, found in reads.items()
+    }
+    return [(store, _not_after(store, bit[store], reads, behind, after)) for store in stores]
+
+
+def _not_after(
+    store: UOp,
+    bit: int,
+    reads: dict[UOp, list[UOp]],
+    behind: dict[UOp, int],
+    after: dict[UOp, int],
+) -> list[UOp]:
+    found = reads[_param(store)]
+    if not after[_param(store)] & bit:
+        return found
+    return [read for read in found if not behind.get(read, 0) & bit]
 
 
 def _param(store: UOp) -> UOp:

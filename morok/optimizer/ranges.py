@@ -224,7 +224,7 @@ def lanes_of_sums(store: UOp, ranges: Iterable[UOp]) -> list[UOp]:
 
 def next_number(sink: UOp) -> int:
     """An axis number above all in use."""
-    numbers = [_number(node) for node in toposort(sink) if node.op is Ops.RANGE]
+    numbers = [_number(node) for node in toposort(sink, having=Ops.RANGE) if node.op is Ops.RANGE]
     return max(numbers, default=-1) + 1
 
 

@@ -171,8 +171,10 @@ class Context(Rendering):
         used = [_operands(op, self.pairs) for op in self.ops]
         uses = Counter(itertools.chain.from_iterable(used))
         self.inline = _inline_candidates(self.ops, used, uses)
-        # How often a value is used as a whole, not lane by lane.
-        self.uses = uses - Counter([op.src[0] for op in self.ops if op.op is Ops.GEP])
+        self.uses = uses  # how often a value is used as a whole, not lane by lane
+        for op in self.ops:
+            if op.op is Ops.GEP:
+                uses[op.src[0]] -= 1
 
     def fail(self, message: str, node: UOp) -> Expr:
         """Notes an error and goes on with a placeholder."""
@@ -223,12 +225,16 @@ def _inline_candidates(
     `used` are the operands of each op, `uses` says how often a value is one.
     """
     user: dict[UOp, UOp] = {}
-    epoch, block, position = 0, 0, {}
+    epoch = block = 0
     blocks = [0]
+    epochs: dict[UOp, int] = {}
+    homes: dict[UOp, int] = {}
     reads: set[UOp] = set()  # what reads memory where it is written
     for op, sources in zip(ops, used, strict=True):
-        user.update(dict.fromkeys(sources, op))
-        position[op] = (epoch, blocks[-1])
+        for source in sources:
+            user[source] = op
+        epochs[op] = epoch
+        homes[op] = blocks[-1]
         kind = op.op
         if kind in _WRITTEN_BY_USERS:
             if kind is Ops.LOAD or not reads.isdisjoint(op.src):
@@ -239,42 +245,42 @@ def _inline_candidates(
                 block += 1
                 blocks.append(block)
                 if kind is Ops.RANGE:
-                    position[op] = (epoch - 1, block)
+                    homes[op] = block
             elif (kind is Ops.END or kind is Ops.ENDIF) and len(blocks) > 1:
                 blocks.pop()
     chosen: set[UOp] = set()
-    place: dict[UOp, tuple[int, int]] = {}
+    placed: set[UOp] = set()  # transparent ops that stand in one place
+    # Where what is written by its user is written: from here on, `epochs` and `homes` say that.
     for op in reversed(ops):
+        if uses.get(op) != 1:
+            continue
         kind = op.op
+        last = user[op]
         if kind in _TRANSPARENT:
             # Written by every user: it stands where its only user stands, or nowhere in particular.
-            last = user.get(op) if uses.get(op) == 1 else None
-            if last is not None:
-                place[op] = place.get(last, position[last])
+            placed.add(op)
+        elif (
+            kind not in _INLINABLE
+            or last.op is Ops.GEP
+            or (last.op in _TRANSPARENT and last not in placed)
+            or homes[last] != homes[op]
+            or (epochs[last] != epochs[op] and op in reads)
+        ):
             continue
-        if kind not in _INLINABLE or uses.get(op) != 1:
-            continue
-        last = user[op]
-        if last.op is Ops.GEP or (last.op in _TRANSPARENT and last not in place):
-            continue
-        where = place.get(last, position[last])
-        same_block = where[1] == position[op][1]
-        if same_block and (op not in reads or where[0] == position[op][0]):
+        else:
             chosen.add(op)
-            place[op] = where
+        epochs[op], homes[op] = epochs[last], homes[last]
     return chosen
 
 
 def _pairs(ops: tuple[UOp, ...]) -> set[UOp]:
     """The CATs of two vectors of one type of which lanes are picked, several at a time, and nothing
     else is done with them: a shuffle of the two, which never stand together."""
-    found: set[UOp] = set()
-    whole: set[UOp] = set()
-    for op in ops:
-        if op.op is Ops.GEP and len(op.arg) > 1 and op.src[0].op is Ops.CAT:
-            found.add(op.src[0])
-        elif Ops.CAT in {source.op for source in op.src}:
-            whole.update(op.src)
+    picks = {op for op in ops if op.op is Ops.GEP and len(op.arg) > 1 and op.src[0].op is Ops.CAT}
+    if not picks:
+        return set()
+    found = {op.src[0] for op in picks}
+    whole = {source for op in ops if op not in picks for source in op.src}
     return {
         pair
         for pair in found - whole
