@@ -34,7 +34,6 @@ class Capability:
     max_groups: tuple[int, ...] = ()  # per dimension of the grid, () = no limit
     max_items: tuple[int, ...] = ()  # per dimension of a work-group
     max_group_items: int = 0  # of a whole work-group, 0 = no limit
-    max_params: int = 0  # buffer arguments of a kernel, 0 = no limit
     vector_registers: int = 0  # architectural, 0 = unknown
     l1_bytes: int = 0  # data caches, 0 = unknown
     l2_bytes: int = 0
@@ -62,9 +61,9 @@ class Capability:
             self.predicated_memory,
             (self.local_memory, self.local_bytes),
             (self.threads, self.work_items, self.max_groups, self.max_items),
-            (self.max_group_items, self.max_params),
+            self.max_group_items,
             (self.vector_registers, self.l1_bytes, self.l2_bytes),
-            self.tensor_cores,
+            tuple(map(repr, self.tensor_cores)),
         )
 
 

@@ -40,7 +40,7 @@ def broadcast_windows(facts: Facts) -> UOp:
     sink = facts.sink
     if len(sink.src) != 1 or not facts.reduces:
         return sink
-    for node in sorted(facts.reduces, key=_work, reverse=True):
+    for node in facts.heaviest_first():
         opts = choose_broadcast(facts, node)
         if opts:
             try:
@@ -48,10 +48,6 @@ def broadcast_windows(facts: Facts) -> UOp:
             except OptError:
                 continue
     return sink
-
-
-def _work(node: UOp) -> int:
-    return math.prod(range_end(rng) for rng in (*node.open_ranges, *node.ended_ranges))
 
 
 def choose_broadcast(facts: Facts, node: UOp) -> tuple[Opt, ...]:

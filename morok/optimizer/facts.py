@@ -74,6 +74,13 @@ class Facts:
             for read in self.reads
         }
 
+    def heaviest_first(self) -> list[UOp]:
+        """The reductions, those with most steps in all first."""
+        return sorted(self.reduces, key=self._steps, reverse=True)
+
+    def _steps(self, node: UOp) -> int:
+        return math.prod(range_end(rng) for rng in (*node.open_ranges, *node.ended_ranges))
+
     def usable(self, rng: UOp) -> bool:
         """A loop of known length whose iterations may run side by side."""
         return (

@@ -48,7 +48,7 @@ def stage_operand(facts: Facts) -> UOp:
 
 
 def _staged(facts: Facts) -> UOp:
-    for node in sorted(facts.reduces, key=_work, reverse=True):
+    for node in facts.heaviest_first():
         staged = stage_reduce(facts, node)
         if staged is not facts.sink:
             return staged
@@ -99,10 +99,6 @@ def _goes_on(index: UOp, outer: UOp, lane: UOp) -> bool:
     """Does the next iteration of `outer` begin where the last one of `lane` ends?"""
     along = lane_stride(index, lane)
     return along is not None and lane_stride(index, outer) == along * range_end(lane)
-
-
-def _work(node: UOp) -> int:
-    return math.prod(range_end(rng) for rng in (*node.open_ranges, *node.ended_ranges))
 
 
 def stage_reduce(facts: Facts, node: UOp) -> UOp:

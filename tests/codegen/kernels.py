@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from morok._core import toposort
-from morok.dtype import AddrSpace, DType, dtypes, to_numpy
+from morok.dtype import AddrSpace, DType, acc_dtype, dtypes, to_numpy
 from morok.ir import AxisType, BufferizeOpts, Capability, KernelInfo, Ops, ReduceOp, UOp, check_node
 from morok.ir.interpret import interpret_kernel
 from morok.optimizer import parse_opts, prepare, replay
@@ -312,6 +312,28 @@ def half_sum(m: int, n: int) -> Kernel:
     return row_reduce(m, n, ReduceOp.ADD, dtypes.float16)
 
 
+def short_product(
+    m: int,
+    n: int,
+    k: int,
+    dtype: DType,
+    *,
+    transposed: bool = False,
+    data: Callable[[Builder, int], np.ndarray] | None = None,
+) -> Kernel:
+    """out[i, j] = sum over r of a[i, r] * b[r, j], or of b[j, r], in the wider dtype"""
+    wide = acc_dtype(dtype)
+    b = Builder(22)
+    i, j, r = b.loop(m), b.loop(n), b.red(k)
+    out = b.param(m * n, wide)
+    x, y = (
+        b.param(size, dtype, None if data is None else data(b, size)) for size in (m * k, k * n)
+    )
+    right = y.at(j * k + r) if transposed else y.at(r * n + j)
+    total = (x.at(i * k + r).cast(wide) * right.cast(wide)).reduce(ReduceOp.ADD, r)
+    return b.kernel(out.at(i * n + j).store(total, i, j))
+
+
 def gated_store(n: int, limit: int) -> Kernel:
     """out[i] = x[i] for i < limit only"""
     k = Builder(21)
@@ -388,6 +410,8 @@ CASES: dict[str, Callable[[], Kernel]] = {
     "in place 19": lambda: in_place(19),
     "compared 16": lambda: compared(16),
     "half sum 2x48": lambda: half_sum(2, 48),
+    "half product 5x16x12": lambda: short_product(5, 16, 12, dtypes.float16),
+    "byte product 3x8x6": lambda: short_product(3, 8, 6, dtypes.int8, transposed=True),
     "gated store 16": lambda: gated_store(16, 11),
     "nested sum 2x4x8": lambda: nested_sum(2, 4, 8),
     "broadcast sum 4x8x5": lambda: broadcast_sum(4, 8, 5),

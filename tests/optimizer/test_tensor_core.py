@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from morok.codegen import get_program, kernel_name
-from morok.dtype import DType, acc_dtype, dtypes
+from morok.dtype import DType, dtypes
 from morok.errors import OptError
-from morok.ir import Ops, ReduceOp, UOp
+from morok.ir import Ops, ReduceOp
 from morok.ir.interpret import interpret_kernel, interpret_linear
 from morok.optimizer import apply_opts, parse_opts, prepare, replay
 from morok.renderers import CRenderer
@@ -26,29 +26,15 @@ DOTS = CRenderer(["sse2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "
 """The C of a processor with the instruction, whatever this one has."""
 
 
-def rounded(values: np.ndarray) -> np.ndarray:
-    """Floats cut to what bfloat16 holds."""
-    bits = values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
-    return bits.view(np.float32)
+def rounded(builder: Builder, size: int) -> np.ndarray:
+    """Random numbers that bfloat16 holds."""
+    values = builder.random.standard_normal(size).astype(np.float32)
+    return (values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
-def product(
-    m: int, n: int, k: int, dtype: DType = BF16, *, transposed: bool = False, seed: int = 3
-) -> Kernel:
-    """out[i, j] = sum over r of a[i, r] * b[r, j], or of b[j, r], in a wider dtype."""
-    wide = acc_dtype(dtype)
-    b = Builder(seed)
-    i, j, r = b.loop(m), b.loop(n), b.red(k)
-
-    def factor(size: int) -> UOp:
-        if dtype is BF16:
-            return b.param(size, dtype, rounded(b.random.standard_normal(size)))
-        return b.param(size, dtype)
-
-    out, x, y = b.param(m * n, wide), factor(m * k), factor(k * n)
-    right = y.at(j * k + r) if transposed else y.at(r * n + j)
-    total = (x.at(i * k + r).cast(wide) * right.cast(wide)).reduce(ReduceOp.ADD, r)
-    return b.kernel(out.at(i * n + j).store(total, i, j))
+def product(m: int, n: int, k: int, dtype: DType = BF16, *, transposed: bool = False) -> Kernel:
+    data = rounded if dtype is BF16 else None
+    return kernels.short_product(m, n, k, dtype, transposed=transposed, data=data)
 
 
 OPTS = (
