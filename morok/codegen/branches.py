@@ -12,12 +12,13 @@ Only arithmetic moves into the branch: it cannot fail, so that the values are th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce as fold
 
 from morok._core import rebuild_together, toposort
 from morok.dtype import AddrSpace, dtypes
 from morok.ir import Capability, GroupOp, Ops, UOp
+from morok.optimizer import memory_of
 
 __all__ = ["PURE", "branch_around", "inside_branches", "skip_sums"]
 
@@ -41,6 +42,9 @@ def skip_sums(sink: UOp) -> UOp:
 
     Sums side by side share the loop: it runs if the condition of one of them holds. A condition on
     a loop that the sum stands outside of is of no use: the sum is formed before it is known.
+
+    A sum that goes on where an outer one stands, WHERE(c, sum, what it began with), is that without
+    asking where the loop runs for c alone.
     """
     if not sink.has(Ops.WHERE) or not sink.has(Ops.END):
         return sink
@@ -50,17 +54,25 @@ def skip_sums(sink: UOp) -> UOp:
         for source in node.src:
             users[source].append(node)
     skipped: dict[UOp, UOp] = {}
+    certain: dict[UOp, UOp] = {}
     for node in order:
         if node.op is not Ops.END or not _only_sums(node):
             continue
-        needed = _needed(node, users)
-        if needed is None or not needed.open_ranges:
+        choices = _choices(node, users)
+        conditions = _weakest(choices.values())
+        if not conditions:
             continue
-        if set(needed.open_ranges) <= set(node.open_ranges):  # else it is asked in an inner loop
-            rng = node.src[1]
-            end = needed.where(rng.src[0], UOp.const(rng.src[0].dtype, 0))
-            skipped[rng] = UOp(Ops.RANGE, rng.dtype, (end, *rng.src[1:]), rng.arg)
-    return sink.substitute(skipped) if skipped else sink
+        needed = fold(lambda a, b: a | b, conditions)
+        if not needed.open_ranges or not set(needed.open_ranges) <= set(node.open_ranges):
+            continue  # else it is asked in an inner loop
+        rng = node.src[1]
+        end = needed.where(rng.src[0], UOp.const(rng.src[0].dtype, 0))
+        skipped[rng] = UOp(Ops.RANGE, rng.dtype, (end, *rng.src[1:]), rng.arg)
+        first = _first_values(node)
+        for choice, condition in choices.items():
+            if condition is needed and first.get(memory_of(choice.src[1].src[1])) is choice.src[2]:
+                certain[choice] = choice.src[1]
+    return sink.substitute(certain).substitute(skipped) if skipped else sink
 
 
 def _only_sums(end: UOp) -> bool:
@@ -77,9 +89,10 @@ def _only_sums(end: UOp) -> bool:
     return True
 
 
-def _needed(end: UOp, users: dict[UOp, list[UOp]]) -> UOp | None:
-    """The condition under which something that a loop computes is chosen; None if it may always."""
-    conditions: dict[UOp, None] = {}
+def _choices(end: UOp, users: dict[UOp, list[UOp]]) -> dict[UOp, UOp]:
+    """The WHEREs that choose what a loop computes, each with its condition; none if something else
+    needs it, too."""
+    choices: dict[UOp, UOp] = {}
     stack = list(users[end])
     seen: dict[UOp, None] = {}
     while stack:
@@ -94,11 +107,42 @@ def _needed(end: UOp, users: dict[UOp, list[UOp]]) -> UOp | None:
                 chosen = user.op is Ops.WHERE and node is user.src[1] and node is not user.src[2]
                 condition = _scalar(user.src[0]) if chosen else None
                 if condition is None or condition.has(Ops.LOAD):
-                    return None
-                conditions[condition] = None
+                    return {}
+                choices[user] = condition
         else:
-            return None
-    return fold(lambda a, b: a | b, conditions) if conditions else None
+            return {}
+    return choices
+
+
+def _weakest(conditions: Iterable[UOp]) -> list[UOp]:
+    """Of some conditions those without which others may hold: a & b says nothing beside a."""
+    terms = {condition: frozenset(_conjuncts(condition)) for condition in conditions}
+    return [
+        condition
+        for condition, own in terms.items()
+        if not any(other < own for other in terms.values())
+    ]
+
+
+def _conjuncts(condition: UOp) -> list[UOp]:
+    if condition.op is Ops.AND:
+        return [term for source in condition.src for term in _conjuncts(source)]
+    return [condition]
+
+
+def _first_values(end: UOp) -> dict[UOp, UOp]:
+    """What the registers that a loop updates begin with."""
+    found: dict[UOp, UOp] = {}
+    stack = [end.src[0]]
+    while stack:
+        node = stack.pop()
+        if node.op is Ops.STORE:
+            for init in node.src[0].src[0].src[1:]:
+                if init.op is Ops.STORE:
+                    found[memory_of(node.src[0])] = init.src[1]
+        else:
+            stack += node.src if node.op is Ops.GROUP else node.src[:1]
+    return found
 
 
 def _scalar(condition: UOp) -> UOp | None:

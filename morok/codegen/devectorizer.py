@@ -81,30 +81,71 @@ def remove_reduce(sink: UOp) -> UOp:
         end  = END(step, *ranges)
         LOAD(AFTER(reg, end), INDEX(AFTER(reg, end), 0))
 
+    A sum of sums that conditions leave out, REDUCE(WHERE(c, REDUCE(value, *inner), 0), *ranges),
+    goes on in one register: the inner one begins with what the outer one has, and what it comes to
+    is the outer one's next value where c holds.
+
     ids count the REDUCEs in topological order. No REDUCE is left; REDUCEs in one scope over the
     same ranges share them, and through them a loop, unless one needs the other's result.
     """
     if not sink.has(Ops.REDUCE):
         return sink
-    number = itertools.count()
+    sink = unshare_ranges(widen_accumulators(sink))
+    order = toposort(sink)
+    numbers = {node: i for i, node in enumerate(n for n in order if n.op is Ops.REDUCE)}
+    around = _sums_around(order) if len(numbers) > 1 and sink.has(Ops.WHERE) else {}
+    continued = set(around.values())
+
+    def begun(node: UOp) -> tuple[UOp, UOp, UOp]:
+        """The register of a sum, the STORE of its first value, and what it has in its loops."""
+        reg = UOp(Ops.DEFINE_REG, node.dtype.ptr(AddrSpace.REG), (), (1, numbers[node]))
+        first = begun(around[node])[2] if node in around else _identity(node)
+        init = _set(_after(reg, *node.open_ranges) if node.open_ranges else reg, first)
+        return reg, init, _get(_after(reg, init, *node.ended_ranges))
 
     def accumulate(node: UOp, src: tuple[UOp, ...]) -> UOp:
-        return _accumulated(UOp(node.op, node.dtype, src, node.arg), next(number))
+        (reg, init, now), value = begun(node), src[0]
+        if node in continued:
+            step = UOp(Ops.WHERE, node.dtype, (*value.src[:2], now))
+        else:
+            step = _step(reduce_alu(node.arg, value), now, value)
+        update = _set(_after(reg, init), step)
+        return _get(_after(reg, UOp(Ops.END, dtypes.void, (update, *src[1:]))))
 
-    return rebuild(unshare_ranges(widen_accumulators(sink)), {Ops.REDUCE: accumulate})
+    return rebuild(sink, {Ops.REDUCE: accumulate})
 
 
-def _accumulated(node: UOp, number: int) -> UOp:
-    value, ranges, dtype = node.src[0], node.ended_ranges, node.dtype
-    reg = UOp(Ops.DEFINE_REG, dtype.ptr(AddrSpace.REG), (), (1, number))
-    identity = splat(UOp.const(dtype.scalar, node.arg.identity(dtype.scalar)), dtype.count)
-    outer = node.open_ranges
-    init = _set(_after(reg, *outer) if outer else reg, identity)
-    current = _get(_after(reg, init, *ranges))
-    step = _step(reduce_alu(node.arg, value), current, value)
-    update = _set(_after(reg, init), step)
-    end = UOp(Ops.END, dtypes.void, (update, *ranges))
-    return _get(_after(reg, end))
+def _sums_around(order: list[UOp]) -> dict[UOp, UOp]:
+    """Sums that are formed for one other sum only, which leaves some out by a condition, and that
+    other sum."""
+    users: dict[UOp, list[UOp]] = {node: [] for node in order if node.op in _CONDITIONAL}
+    for node in order:
+        for source in node.src:
+            if source in users:
+                users[source].append(node)
+    found = {}
+    for choice, (outer, *others) in users.items():
+        if choice.op is not Ops.WHERE or others or outer.op is not Ops.REDUCE:
+            continue
+        inner = choice.src[1]
+        if (
+            choice is outer.src[0]
+            and users.get(inner) == [choice]
+            and inner.op is Ops.REDUCE
+            and inner.arg is outer.arg
+            and choice.src[2] is _identity(outer)
+            and set(outer.ended_ranges) <= set(inner.open_ranges)
+        ):
+            found[inner] = outer
+    return found
+
+
+_CONDITIONAL = (Ops.REDUCE, Ops.WHERE)
+
+
+def _identity(node: UOp) -> UOp:
+    scalar = node.dtype.scalar
+    return splat(UOp.const(scalar, node.arg.identity(scalar)), node.dtype.count)
 
 
 def _step(alu: Ops, total: UOp, value: UOp) -> UOp:

@@ -71,6 +71,15 @@ class Draft:
             places = sorted((first, *more))
             self.number.update(zip(moved, places, strict=True))
 
+    def move_outside(self, axis: Hashable, others: Iterable[Hashable]) -> None:
+        """Brings an axis outside of others, which keep their order."""
+        outer = [other for other in others if self.number[other] < self.number[axis]]
+        self.order([axis, *sorted(outer, key=lambda name: self.number[name])])
+
+    def not_outside(self, axes: Iterable[Hashable], other: Hashable) -> list[Hashable]:
+        """Those of some axes that do not run outside of another one."""
+        return [axis for axis in axes if self.number[axis] >= self.number[other]]
+
     def local(self, axes: Sequence[Hashable], slot: int, fills: Sequence[Hashable]) -> None:
         """LOCAL of a read of a slot along `axes`; `fills` name the loops of the copy."""
         start = next_number(self.sink)

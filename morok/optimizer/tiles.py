@@ -14,7 +14,7 @@ from morok.ir import UOp
 from morok.optimizer.facts import Facts
 from morok.optimizer.ranges import lane_stride, range_end, reads_of
 
-__all__ = ["Tile", "choose_tile", "most_accumulators", "walks_far"]
+__all__ = ["Tile", "choose_rows", "choose_tile", "most_accumulators", "walks_far"]
 
 _MAX_ROWS = 8  # rows are streams of memory: the first cache and its prefetchers take so many
 _LATENCY = 10  # multiplications that a core begins until the first one is done, or close to it
@@ -51,8 +51,7 @@ def choose_tile(
     fitting = [n for n in amounts if n == vectors or range_end(lane) % (width * n) == 0] or [1]
 
     def cost(copies: int, vectors: int) -> float:
-        """Multiplications begun, or waited for, and the reads beside them."""
-        return max(copies * vectors, _LATENCY) + (copies + vector_cost * vectors) / 2
+        return _step(copies, vectors, vector_cost)
 
     steps = math.prod(map(range_end, (*node.open_ranges, *node.ended_ranges)))
     best: tuple[float, int, Tile] | None = None
@@ -72,6 +71,32 @@ def choose_tile(
                     best = (*rank, Tile(rng, copies, amount))
     assert best is not None, "a row and a vector always fit"
     return best[2]
+
+
+def _step(copies: int, vectors: int, vector_cost: int = 1) -> float:
+    """Multiplications begun, or waited for, in a step of a sum, and the reads beside them."""
+    return max(copies * vectors, _LATENCY) + (copies + vector_cost * vectors) / 2
+
+
+def choose_rows(
+    ends: dict[UOp, int], vectors: int, limit: int, steps: int, read: float
+) -> tuple[float, UOp, int]:
+    """Of axes with so many iterations each, the one of which a tile has several rows, and how many,
+    beside a given number of vectors, so that `steps` of these take the least time; and that time.
+    What is left over is a tile of fewer rows. Inner axes are preferred. A step takes as long as
+    `read` multiplications at least."""
+    best: tuple[float, UOp, int] | None = None
+    for rng in sorted(ends, key=lambda rng: rng.arg[0], reverse=True):
+        end = ends[rng]
+        for copies in range(1, min(_MAX_ROWS, max(1, limit // vectors), end) + 1):
+            total = end // copies * max(_step(copies, vectors), read)
+            if end % copies:
+                total += max(_step(end % copies, vectors), read)
+            total = total * steps / end + _TAIL_COST * (end % copies > 0)
+            if best is None or total < best[0]:
+                best = (total, rng, copies)
+    assert best is not None, "there is an axis"
+    return best
 
 
 _LINE = 64  # bytes

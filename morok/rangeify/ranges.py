@@ -159,17 +159,16 @@ class Rangeify:
         """Is this padded image read by one contraction, of which many rows share what they read?
         The kernel copies it near the core, tile by tile, for all of them (`optimizer/staging.py`),
         and the copy asks the question: once for SHARED multiply-adds and more, which is less than a
-        buffer costs as long as the windows do not overlap too often (AGAIN)."""
+        buffer costs as long as the windows do not overlap too often (AGAIN). Where each sum looks
+        through a window much smaller than the image, what windows share is copied once."""
         if len(uses) > 1:
             return False
         (use,) = uses
         own = use.open_ranges()
         distinct = prod(range_end(r) for r in own)
-        return (
-            any(r.arg[1].is_reduce for r in own)
-            and self.times(use) >= SHARED * distinct
-            and distinct <= AGAIN * numel(u)
-        )
+        summed = [range_end(r) for r in own if r.arg[1].is_reduce]
+        rarely = distinct <= AGAIN * numel(u) or prod(summed) * SHARED <= numel(u)
+        return bool(summed) and rarely and self.times(use) >= SHARED * distinct
 
     def _trims_a_sum(self, u: UOp, uses: dict[Use, None]) -> bool:
         """Is this all that anybody wants of a reduction which gets a buffer? Then only this part

@@ -156,6 +156,22 @@ def conv(channels: int, outs: int, size: int, taps: int) -> Kernel:
     return k.kernel(out.at((o * size + y) * size + x).store(value, o, y, x))
 
 
+def convs(images: int, channels: int, outs: int, size: int, taps: int) -> Kernel:
+    """As `conv`, of several images."""
+    k = Builder(8)
+    n, o, y, x = k.loop(images), k.loop(outs), k.loop(size), k.loop(size)
+    c, r, q = k.red(channels), k.red(taps), k.red(taps)
+    out = k.param(images * outs * size * size)
+    image = k.param(images * channels * size * size)
+    weight = k.param(outs * channels * taps * taps)
+    row, column = y + r + -(taps // 2), x + q + -(taps // 2)
+    gate = (row >= 0) & (row < size) & (column >= 0) & (column < size)
+    pixel = image.at(((n * channels + c) * size + row) * size + column, gate=gate)
+    factor = weight.at(((o * channels + c) * taps + r) * taps + q)
+    value = (pixel * factor).reduce(ReduceOp.ADD, c, r, q)
+    return k.kernel(out.at(((n * outs + o) * size + y) * size + x).store(value, n, o, y, x))
+
+
 def framed_conv(channels: int, outs: int, size: int) -> Kernel:
     """As `conv` with three taps, but zeros are chosen instead of what lies beyond the border."""
     k = Builder(12)

@@ -1,12 +1,18 @@
 typedef __INT32_TYPE__ int32_t;
 typedef __INT64_TYPE__ int64_t;
+typedef float f32x16 __attribute__((vector_size(64)));
+typedef float f32x16u __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float f32x8 __attribute__((vector_size(32)));
 typedef float f32x8u __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int32_t i32x16 __attribute__((vector_size(64)));
 typedef int32_t i32x8 __attribute__((vector_size(32)));
-#ifndef MOROK_MASKED_LOAD_F32X8
-#define MOROK_MASKED_LOAD_F32X8
-static inline f32x8 masked_load_f32x8(const void *p, i32x8 m) {
-  return (f32x8)__builtin_ia32_maskloadps256((const f32x8 *)p, (i32x8)m);
+#ifndef MOROK_MASKED_LOAD_F32X16
+#define MOROK_MASKED_LOAD_F32X16
+static inline f32x16 masked_load_f32x16(const void *p, i32x16 m) {
+  union { f32x16 all; i32x16 mask; i32x8 bits[2]; f32x8 half[2]; } u = {.mask = m};
+  u.half[0] = __builtin_ia32_maskloadps256((const f32x8 *)p, u.bits[0]);
+  u.half[1] = __builtin_ia32_maskloadps256((const f32x8 *)p + 1, u.bits[1]);
+  return u.all;
 }
 #endif
 #ifndef MOROK_LANES_0_8_0_8_0_8_0_8_OF_TWO_F32X8
@@ -167,13 +173,13 @@ void R_8_64_56_56_64_3_3(void **bufs, const int64_t *vars, void *scratch, int64_
           int64_t v12 = v10 + i15 * 56;
           int64_t v13 = i15 + v8;
           _Bool v14 = (v13 >= 1) & (v13 < 57);
-          i32x8 v15 = (int32_t)-v14 + (i32x8){};
-          for (int64_t i16 = 0; i16 < 8; i16++) {  // Loop
-            int64_t v16 = i16 * 8;
-            i32x8 v17 = (i32x8){0, 1, 2, 3, 4, 5, 6, 7} + ((int32_t)v16 + (i32x8){});
-            f32x8 x0 = masked_load_f32x8(p1 + (v12 + v16 + -57), (i32x8)(v17 < 57) & ((i32x8)(v17 >= 1) & ((int32_t)-v14 + (i32x8){})));
-            *(f32x8u *)(s0 + v11 + v16) = x0;
-          }
+          i32x16 v15 = (int32_t)-v14 + (i32x16){};
+          i32x16 v16 = (i32x16){0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1} & ((int32_t)-v14 + (i32x16){});
+          *(f32x16u *)(s0 + v11) = masked_load_f32x16(p1 + (v12 + -57), v16);
+          *(f32x16u *)(s0 + v11 + 16) = v14 ? (f32x16)*(f32x16u *)(p1 + v12 + -41) : (0.0f - (f32x16){});
+          *(f32x16u *)(s0 + v11 + 32) = v14 ? (f32x16)*(f32x16u *)(p1 + v12 + -25) : (0.0f - (f32x16){});
+          i32x16 v17 = (i32x16){-1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0} & ((int32_t)-v14 + (i32x16){});
+          *(f32x16u *)(s0 + v11 + 48) = masked_load_f32x16(p1 + (v12 + -9), v17);
         }
       }
       for (int64_t i3 = 0; i3 < 2; i3++) {  // Loop
@@ -224,49 +230,49 @@ void R_8_64_56_56_64_3_3(void **bufs, const int64_t *vars, void *scratch, int64_
                 int64_t v26 = i7 * 64 + v24 + v21 + v22;
                 int64_t v27 = v25 + i7 * 96;
                 for (int64_t i8 = 0; i8 < 3; i8++) {  // Reduce
-                  f32x8 x1 = *(f32x8u *)(s0 + v26 + i8);
-                  __asm__("" : "+v"(x1));
+                  f32x8 x0 = *(f32x8u *)(s0 + v26 + i8);
+                  __asm__("" : "+v"(x0));
                   int64_t v28 = v27 + i8 * 32;
-                  f32x8 x2 = *(f32x8u *)(s1 + v28);
+                  f32x8 x1 = *(f32x8u *)(s1 + v28);
+                  __asm__("" : "+v"(x1));
+                  acc0 = fma_f32x8(x0, lanes_0_8_0_8_0_8_0_8_of_two_f32x8(x1, x1), acc0);
+                  acc1 = fma_f32x8(x0, lanes_1_9_1_9_1_9_1_9_of_two_f32x8(x1, x1), acc1);
+                  acc2 = fma_f32x8(x0, lanes_2_10_2_10_2_10_2_10_of_two_f32x8(x1, x1), acc2);
+                  acc3 = fma_f32x8(x0, lanes_3_11_3_11_3_11_3_11_of_two_f32x8(x1, x1), acc3);
+                  acc4 = fma_f32x8(x0, lanes_4_12_4_12_4_12_4_12_of_two_f32x8(x1, x1), acc4);
+                  acc5 = fma_f32x8(x0, lanes_5_13_5_13_5_13_5_13_of_two_f32x8(x1, x1), acc5);
+                  acc6 = fma_f32x8(x0, lanes_6_14_6_14_6_14_6_14_of_two_f32x8(x1, x1), acc6);
+                  acc7 = fma_f32x8(x0, lanes_7_15_7_15_7_15_7_15_of_two_f32x8(x1, x1), acc7);
+                  f32x8 x2 = *(f32x8u *)(s1 + v28 + 8);
                   __asm__("" : "+v"(x2));
-                  acc0 = fma_f32x8(x1, lanes_0_8_0_8_0_8_0_8_of_two_f32x8(x2, x2), acc0);
-                  acc1 = fma_f32x8(x1, lanes_1_9_1_9_1_9_1_9_of_two_f32x8(x2, x2), acc1);
-                  acc2 = fma_f32x8(x1, lanes_2_10_2_10_2_10_2_10_of_two_f32x8(x2, x2), acc2);
-                  acc3 = fma_f32x8(x1, lanes_3_11_3_11_3_11_3_11_of_two_f32x8(x2, x2), acc3);
-                  acc4 = fma_f32x8(x1, lanes_4_12_4_12_4_12_4_12_of_two_f32x8(x2, x2), acc4);
-                  acc5 = fma_f32x8(x1, lanes_5_13_5_13_5_13_5_13_of_two_f32x8(x2, x2), acc5);
-                  acc6 = fma_f32x8(x1, lanes_6_14_6_14_6_14_6_14_of_two_f32x8(x2, x2), acc6);
-                  acc7 = fma_f32x8(x1, lanes_7_15_7_15_7_15_7_15_of_two_f32x8(x2, x2), acc7);
-                  f32x8 x3 = *(f32x8u *)(s1 + v28 + 8);
+                  acc8 = fma_f32x8(x0, lanes_0_8_0_8_0_8_0_8_of_two_f32x8(x2, x2), acc8);
+                  acc9 = fma_f32x8(x0, lanes_1_9_1_9_1_9_1_9_of_two_f32x8(x2, x2), acc9);
+                  acc10 = fma_f32x8(x0, lanes_2_10_2_10_2_10_2_10_of_two_f32x8(x2, x2), acc10);
+                  acc11 = fma_f32x8(x0, lanes_3_11_3_11_3_11_3_11_of_two_f32x8(x2, x2), acc11);
+                  acc12 = fma_f32x8(x0, lanes_4_12_4_12_4_12_4_12_of_two_f32x8(x2, x2), acc12);
+                  acc13 = fma_f32x8(x0, lanes_5_13_5_13_5_13_5_13_of_two_f32x8(x2, x2), acc13);
+                  acc14 = fma_f32x8(x0, lanes_6_14_6_14_6_14_6_14_of_two_f32x8(x2, x2), acc14);
+                  acc15 = fma_f32x8(x0, lanes_7_15_7_15_7_15_7_15_of_two_f32x8(x2, x2), acc15);
+                  f32x8 x3 = *(f32x8u *)(s1 + v28 + 16);
                   __asm__("" : "+v"(x3));
-                  acc8 = fma_f32x8(x1, lanes_0_8_0_8_0_8_0_8_of_two_f32x8(x3, x3), acc8);
-                  acc9 = fma_f32x8(x1, lanes_1_9_1_9_1_9_1_9_of_two_f32x8(x3, x3), acc9);
-                  acc10 = fma_f32x8(x1, lanes_2_10_2_10_2_10_2_10_of_two_f32x8(x3, x3), acc10);
-                  acc11 = fma_f32x8(x1, lanes_3_11_3_11_3_11_3_11_of_two_f32x8(x3, x3), acc11);
-                  acc12 = fma_f32x8(x1, lanes_4_12_4_12_4_12_4_12_of_two_f32x8(x3, x3), acc12);
-                  acc13 = fma_f32x8(x1, lanes_5_13_5_13_5_13_5_13_of_two_f32x8(x3, x3), acc13);
-                  acc14 = fma_f32x8(x1, lanes_6_14_6_14_6_14_6_14_of_two_f32x8(x3, x3), acc14);
-                  acc15 = fma_f32x8(x1, lanes_7_15_7_15_7_15_7_15_of_two_f32x8(x3, x3), acc15);
-                  f32x8 x4 = *(f32x8u *)(s1 + v28 + 16);
+                  acc16 = fma_f32x8(x0, lanes_0_8_0_8_0_8_0_8_of_two_f32x8(x3, x3), acc16);
+                  acc17 = fma_f32x8(x0, lanes_1_9_1_9_1_9_1_9_of_two_f32x8(x3, x3), acc17);
+                  acc18 = fma_f32x8(x0, lanes_2_10_2_10_2_10_2_10_of_two_f32x8(x3, x3), acc18);
+                  acc19 = fma_f32x8(x0, lanes_3_11_3_11_3_11_3_11_of_two_f32x8(x3, x3), acc19);
+                  acc20 = fma_f32x8(x0, lanes_4_12_4_12_4_12_4_12_of_two_f32x8(x3, x3), acc20);
+                  acc21 = fma_f32x8(x0, lanes_5_13_5_13_5_13_5_13_of_two_f32x8(x3, x3), acc21);
+                  acc22 = fma_f32x8(x0, lanes_6_14_6_14_6_14_6_14_of_two_f32x8(x3, x3), acc22);
+                  acc23 = fma_f32x8(x0, lanes_7_15_7_15_7_15_7_15_of_two_f32x8(x3, x3), acc23);
+                  f32x8 x4 = *(f32x8u *)(s1 + v28 + 24);
                   __asm__("" : "+v"(x4));
-                  acc16 = fma_f32x8(x1, lanes_0_8_0_8_0_8_0_8_of_two_f32x8(x4, x4), acc16);
-                  acc17 = fma_f32x8(x1, lanes_1_9_1_9_1_9_1_9_of_two_f32x8(x4, x4), acc17);
-                  acc18 = fma_f32x8(x1, lanes_2_10_2_10_2_10_2_10_of_two_f32x8(x4, x4), acc18);
-                  acc19 = fma_f32x8(x1, lanes_3_11_3_11_3_11_3_11_of_two_f32x8(x4, x4), acc19);
-                  acc20 = fma_f32x8(x1, lanes_4_12_4_12_4_12_4_12_of_two_f32x8(x4, x4), acc20);
-                  acc21 = fma_f32x8(x1, lanes_5_13_5_13_5_13_5_13_of_two_f32x8(x4, x4), acc21);
-                  acc22 = fma_f32x8(x1, lanes_6_14_6_14_6_14_6_14_of_two_f32x8(x4, x4), acc22);
-                  acc23 = fma_f32x8(x1, lanes_7_15_7_15_7_15_7_15_of_two_f32x8(x4, x4), acc23);
-                  f32x8 x5 = *(f32x8u *)(s1 + v28 + 24);
-                  __asm__("" : "+v"(x5));
-                  acc24 = fma_f32x8(x1, lanes_0_8_0_8_0_8_0_8_of_two_f32x8(x5, x5), acc24);
-                  acc25 = fma_f32x8(x1, lanes_1_9_1_9_1_9_1_9_of_two_f32x8(x5, x5), acc25);
-                  acc26 = fma_f32x8(x1, lanes_2_10_2_10_2_10_2_10_of_two_f32x8(x5, x5), acc26);
-                  acc27 = fma_f32x8(x1, lanes_3_11_3_11_3_11_3_11_of_two_f32x8(x5, x5), acc27);
-                  acc28 = fma_f32x8(x1, lanes_4_12_4_12_4_12_4_12_of_two_f32x8(x5, x5), acc28);
-                  acc29 = fma_f32x8(x1, lanes_5_13_5_13_5_13_5_13_of_two_f32x8(x5, x5), acc29);
-                  acc30 = fma_f32x8(x1, lanes_6_14_6_14_6_14_6_14_of_two_f32x8(x5, x5), acc30);
-                  acc31 = fma_f32x8(x1, lanes_7_15_7_15_7_15_7_15_of_two_f32x8(x5, x5), acc31);
+                  acc24 = fma_f32x8(x0, lanes_0_8_0_8_0_8_0_8_of_two_f32x8(x4, x4), acc24);
+                  acc25 = fma_f32x8(x0, lanes_1_9_1_9_1_9_1_9_of_two_f32x8(x4, x4), acc25);
+                  acc26 = fma_f32x8(x0, lanes_2_10_2_10_2_10_2_10_of_two_f32x8(x4, x4), acc26);
+                  acc27 = fma_f32x8(x0, lanes_3_11_3_11_3_11_3_11_of_two_f32x8(x4, x4), acc27);
+                  acc28 = fma_f32x8(x0, lanes_4_12_4_12_4_12_4_12_of_two_f32x8(x4, x4), acc28);
+                  acc29 = fma_f32x8(x0, lanes_5_13_5_13_5_13_5_13_of_two_f32x8(x4, x4), acc29);
+                  acc30 = fma_f32x8(x0, lanes_6_14_6_14_6_14_6_14_of_two_f32x8(x4, x4), acc30);
+                  acc31 = fma_f32x8(x0, lanes_7_15_7_15_7_15_7_15_of_two_f32x8(x4, x4), acc31);
                 }
               }
             }
