@@ -48,7 +48,9 @@ def parser() -> argparse.ArgumentParser:
     arguments.formatter_class = argparse.RawDescriptionHelpFormatter
     arguments.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names()))
     arguments.add_argument(
-        "--peers", default="", help="comma separated: tinygrad, torch (or torch.eager), jax"
+        "--peers",
+        default="",
+        help="comma separated: tinygrad, torch (or torch.eager), jax; c or llvm: morok by that",
     )
     arguments.add_argument("--json", metavar="FILE", help="also write all results there")
     arguments.add_argument("--rounds", type=int, default=5, help="pairs of runs (default 5)")

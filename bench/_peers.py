@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Sequence
 from types import ModuleType
 
+COMPILERS = ("c", "llvm")
+"""Peers that are ourselves, with kernels made by another compiler (the setting `cpu_compiler`)."""
 _CLANGS = ("clang", *(f"clang-{version}" for version in range(22, 13, -1)))
 
 
@@ -20,6 +22,9 @@ def spread(peers: Sequence[str]) -> list[str]:
 def load(benchmark: str, who: str, threads: int = 1) -> ModuleType | str:
     """The module that serves a benchmark for one system, on so many threads; or why it cannot."""
     confine(threads)
+    if who in COMPILERS:
+        os.environ["MOROK_CPU_COMPILER"] = who
+        who = "morok"
     if who == "tinygrad":
         clang = next(filter(None, map(shutil.which, _CLANGS)), None)
         if clang is None:
