@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import tempfile
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +18,10 @@ from bench import _memory_data as data
 from bench.harness import Case, Step, Wait
 from bench.memory import LENGTHS, SECONDS, TABLES, timed
 from morok import Tensor, _core, engine
+from morok.runtime import Device, DiskCache, KernelSource, build_kernels
 
 VERSION = mk.__version__
-JITTED, LAZY, QUICK = 20_000, 3_000, 300
+JITTED, LAZY, KERNELS, QUICK = 20_000, 3_000, 10_000, 300
 _WARM = 50  # steps before anything is counted
 
 
@@ -70,6 +74,7 @@ def own(quick: bool, cases: Mapping[str, Case]) -> dict[str, Case]:
         "jitted steps": lambda: _growth(_dispatch_morok.train(adam=True), jitted),
         "lazy steps": lambda: _growth(_dispatch_morok.train(adam=True, jitted=False), lazy),
         "node": lambda: _node(quick),
+        "kernels": lambda: _kernels(QUICK if quick else KERNELS),
         **{name: partial(_counted, case, makers()[name]) for name, case in cases.items()},
         **{
             f"cumsum {n}": partial(_beside_numpy, cases[f"cumsum {n}"], n, seconds) for n in LENGTHS
@@ -88,6 +93,47 @@ def _node(quick: bool) -> dict[str, float]:
     from bench._rewrite_morok import System  # not before: the other cases weigh this process
 
     return cases(System(), [], quick)[MEMORY]()
+
+
+_AT_ONCE = 80  # kernels compiled together
+_MARK = 1234567  # the constant in which the kernels differ
+
+
+def _kernels(count: int) -> dict[str, float]:
+    """Bytes of so many kernels that differ in a constant, while they are held and afterwards."""
+    device = Device["CPU"]
+    x = Tensor(np.arange(64, dtype=np.int32))
+    with engine.watch_kernels(lambda planned, _: found.extend(planned.kernels)):
+        found: list[engine.CompiledKernel] = []
+        (x * 3 + _MARK).realize()
+    (kernel,) = found
+    name, text = kernel.name.rpartition("_")[0], kernel.source  # without what tells it from others
+
+    def build(numbers: range) -> list[Any]:
+        texts = [text.replace(str(_MARK), str(number)) for number in numbers]
+        language = device.renderer.language
+        sources = [KernelSource(name, each, language) for each in texts]
+        return build_kernels(sources, device.compiler, cache)
+
+    with tempfile.TemporaryDirectory() as folder:
+        cache = DiskCache(Path(folder), 1 << 30)
+        build(range(_MARK + 1, _MARK + 1 + _AT_ONCE))  # what a compiler keeps is no kernel's
+        gc.collect()
+        before, start = harness.status("VmRSS"), time.process_time()
+        held: list[Any] = []
+        for first in range(0, count, _AT_ONCE):
+            held += build(range(first, min(first + _AT_ONCE, count)))
+        cpu = time.process_time() - start
+        full = harness.status("VmRSS")
+        held.clear()
+        gc.collect()
+        after = harness.status("VmRSS")
+    scale = 1024 * 1024 / count
+    return {
+        "each": (full - before) * scale,
+        "left": (after - before) * scale,
+        "cpu": cpu / count * 1e3,
+    }
 
 
 def _counted(case: Case, make: Callable[[], tuple[Step, Wait]]) -> dict[str, float]:

@@ -6,6 +6,9 @@
                        set, live nodes, live buffers, bytes of memory in use
     lazy steps         the same over 3 000 steps without jit
     node               bytes a graph node takes
+    kernels            bytes of memory a compiled kernel takes while 10 000 distinct ones are held
+                       (by the compiler in force), how many of them are `left` when all are dropped,
+                       and milliseconds of CPU to make one
     embedding V        gradient of rows 128 x 256 looked up in a table of V rows: floating-point
                        operations of its kernels, which must not grow with V, and its time, of which
                        the zeros of the table's gradient do
@@ -32,6 +35,7 @@ OWN: dict[str, tuple[tuple[str, str], ...]] = {
     "jitted steps": (("rss", "MB"), ("nodes", "more"), ("buffers", "more"), ("memory", "bytes")),
     "lazy steps": (("rss", "MB"), ("nodes", "more"), ("buffers", "more"), ("memory", "bytes")),
     "node": (("bytes", "bytes"),),
+    "kernels": (("each", "bytes"), ("left", "bytes"), ("cpu", "ms")),
 }
 SECONDS = 0.3
 

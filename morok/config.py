@@ -135,8 +135,8 @@ class Config:
         "MOROK_CACHE_SIZE", 1 << 30, "how large the cache on disk may grow; 0 turns it off"
     )
     cpu_compiler: str = _choice(
-        "MOROK_CPU_COMPILER", "c", ("c", "llvm", "auto"),
-        "what makes machine code: a C compiler, the LLVM of llvmlite, or LLVM where there is one",
+        "MOROK_CPU_COMPILER", "auto", ("c", "llvm", "auto"),
+        "what makes machine code: a C compiler, the LLVM of llvmlite, or LLVM if it is installed",
     )  # fmt: skip
     cc: tuple[str, ...] | None = _command(("MOROK_CC", "CC"), "the C compiler; else one is found")
     threads: int = _int(

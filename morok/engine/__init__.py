@@ -8,6 +8,7 @@ from morok.engine.compile import (
     CompiledKernel,
     compile_kernels,
     heaviest_kernel,
+    program_source,
     run_kernel,
 )
 from morok.engine.normal import Normal, Window, arguments, sink_of
@@ -82,6 +83,7 @@ __all__ = [
     "own_nodes",
     "plan",
     "plan_all",
+    "program_source",
     "realize",
     "record_into",
     "recording",

@@ -165,6 +165,7 @@ class LLVMRenderer(LLVMValues):
         kind = memory_type(dtype)
         align = max(1, dtype.scalar.bits // 8)
         gate = index.src[-1] if index.op is Ops.INDEX and index.arg else None
+        ctx.access(writes=False)
         if gate is None:
             address = self._address(ctx, index)
             value = ctx.emit(
@@ -257,6 +258,7 @@ class LLVMRenderer(LLVMValues):
                 (ir_type(gate.dtype), self.operand(ctx, gate)),
             )
             ctx.line(call + _aliases(ctx, index))
+            ctx.access(writes=True)
             return
         address = self._address(ctx, index)
         streamed = ctx.info.streaming and base_buffer(index.src[0]).op is Ops.PARAM
@@ -264,6 +266,7 @@ class LLVMRenderer(LLVMValues):
             self._stream(ctx, kind, stored, address, dtype.itemsize, align)
         else:
             ctx.line(f"store {kind} {stored}, ptr {address}, align {align}{_aliases(ctx, index)}")
+            ctx.access(writes=True)
 
     def _streams(self, dtype: DType) -> bool:
         """Whether the target has stores of these vectors that bypass the cache."""

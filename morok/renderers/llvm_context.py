@@ -12,6 +12,10 @@ from morok.renderers.llvm_registers import Cell, Joins, constant_registers, find
 __all__ = ["LLVMContext", "Spare"]
 
 
+_COMPARED = 64
+"""Accesses to memory that code generation may compare with one another."""
+
+
 @dataclass(slots=True)
 class Spare:
     """Memory on the stack that reads go to whose condition is false.
@@ -54,6 +58,7 @@ class LLVMContext(Rendering):
         self.declares: dict[str, str] = {}
         self.globals: dict[str, str] = {}  # constant -> its name
         self.block = "entry"
+        self.accesses = 0  # to memory, of those that are compared with one another
         self.registers = constant_registers(self.ops)
         self.joins: dict[UOp, Joins] = find_joins(self.ops, self.registers)
         self.cells: dict[Cell, str] = {}
@@ -85,9 +90,19 @@ class LLVMContext(Rendering):
             self.undo[-1].append(instruction)
         return name
 
+    def access(self, *, writes: bool) -> None:
+        """Notes an access to memory. Code generation compares every write of a block with every
+        other access of it, which for the tail of a large tile takes longer than all the rest: an
+        empty statement that may touch memory parts those before from those behind."""
+        self.accesses += 1
+        if writes and self.accesses >= _COMPARED:
+            self.accesses = 0
+            self.line('call void asm sideeffect "", "~{memory}"()')
+
     def start_block(self, label: str, comment: str = "") -> None:
         self.lines.append(f"{label}:{f'  ; {comment}' if comment else ''}")
         self.block = label
+        self.accesses = 0
 
     def open_scope(self) -> None:
         """What is computed from here on is forgotten at `close_scope`: it may not have run."""

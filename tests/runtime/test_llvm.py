@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -176,6 +178,56 @@ def test_a_second_process_loads_nothing_of_llvm(tmp_path: Path) -> None:
     assert said == [["False", "True"], ["False", "False"]]
 
 
+def foreign(image: bytes) -> bytes:
+    """The object as one of another machine: AArch64."""
+    return image[:18] + struct.pack("<H", 183) + image[20:]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda image: image[: len(image) // 2],
+        lambda image: b"",
+        lambda image: b"no object at all",
+        foreign,
+    ],
+    ids=["cut off", "empty", "something else", "of another machine"],
+)
+def test_a_bad_object_on_disk_is_a_miss(
+    llvm: LLVMCompiler, cache: DiskCache, change: Callable[[bytes], bytes]
+) -> None:
+    """The entry's checksum is right, so that only the loader can tell."""
+    sources = [adding(k) for k in range(9)]
+    puts: dict[bytes, bytes] = {}
+
+    class Recording(DiskCache):
+        def put(self, key: bytes, value: bytes) -> bool:
+            puts[key] = value
+            return super().put(key, value)
+
+    build_kernels(sources, llvm, Recording(cache.path, cache.max_bytes))
+    objects = {key: value for key, value in puts.items() if value[:4] == b"\x7fELF"}
+    assert len(objects) == 2
+    for key, image in objects.items():
+        assert cache.put(key, change(image))
+    gc.collect()
+    kernels = build_kernels(sources, llvm, cache)
+    assert [result(kernel) for kernel in kernels] == [1 + k for k in range(9)]
+
+
+def test_an_object_without_the_kernel_is_a_miss(llvm: LLVMCompiler, cache: DiskCache) -> None:
+    (kernel,) = build_kernels([adding(3, "first")], llvm, cache)
+    other = llvm.compile([adding(9, "second").text])
+    del kernel
+    gc.collect()
+    for path in (cache.path / "v1").iterdir():
+        stored = path.read_bytes()
+        at = stored.find(b"\x7fELF")
+        if at >= 0:
+            path.write_bytes(stored[:at] + other)  # the checksum is wrong, too
+    assert result(build_kernels([adding(3, "first")], llvm, cache)[0]) == 4
+
+
 # The loader ---------------------------------------------------------------------------------------
 
 
@@ -298,3 +350,56 @@ def test_without_llvmlite_a_c_compiler_serves(monkeypatch: pytest.MonkeyPatch) -
     device = CpuDevice()
     with config.override(cpu_compiler="auto"):
         assert device.compiler is device.c_compiler
+
+
+WORKS = """
+import importlib.util, sys
+missing = sys.argv[1].split(",")
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name in missing else find(name, *rest)
+import morok as mk
+from morok.runtime import Device
+print((mk.Tensor([1.0, 2.0, 3.0]) * 2 + 1).sum().item(), type(Device["CPU"].compiler).__name__)
+"""
+
+
+def run_without(missing: str, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """A program in a process that has none of the packages `missing`."""
+    given = {k: v for k, v in os.environ.items() if k not in ("MOROK_CPU_COMPILER", "CC")}
+    given |= {"PYTHONPATH": str(ROOT), "MOROK_CACHE_DIR": str(folder), **environ}
+    command = [sys.executable, "-c", WORKS, missing]
+    return subprocess.run(command, env=given, capture_output=True, text=True, check=False)
+
+
+def test_without_a_c_compiler_llvm_does_all(tmp_path: Path) -> None:
+    ran = run_without("ziglang", tmp_path, PATH="/nonexistent")
+    assert ran.stdout.split() == ["15.0", "LLVMCompiler"], ran.stderr
+
+
+def test_without_llvmlite_the_c_compiler_does_all(tmp_path: Path) -> None:
+    ran = run_without("llvmlite", tmp_path)
+    assert ran.stdout.split() == ["15.0", "CCompiler"], ran.stderr
+
+
+def test_without_either_a_program_ends_with_what_to_install(tmp_path: Path) -> None:
+    ran = run_without("llvmlite,ziglang", tmp_path, PATH="/nonexistent")
+    last = ran.stderr.strip().splitlines()[-1]
+    assert "DeviceError" in last
+    assert "pip install llvmlite" in last
+    assert "apt install gcc" in last
+
+
+def test_another_machine_has_a_c_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects can be loaded on x86-64 only: elsewhere the C compiler serves, unless LLVM is
+    insisted on."""
+    here = os.uname()
+    there = os.uname_result((*here[:4], "aarch64"))
+    monkeypatch.setattr("os.uname", lambda: there)
+    device = CpuDevice()
+    with config.override(cpu_compiler="auto"):
+        assert device.compiler is device.c_compiler
+    with (
+        config.override(cpu_compiler="llvm"),
+        pytest.raises(DeviceError, match="x86-64 only, this machine is aarch64"),
+    ):
+        _ = CpuDevice().compiler
