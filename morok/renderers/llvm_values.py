@@ -23,6 +23,7 @@ from morok.renderers.base import (
     splat_value,
 )
 from morok.renderers.llvm_context import LLVMContext
+from morok.renderers.llvm_halves import half_of, of_half
 from morok.renderers.llvm_types import constant, ir_type, lanes_type, literal, suffix, zero
 
 __all__ = ["LLVMValues"]
@@ -193,7 +194,14 @@ class LLVMValues:
             kind, x, y = "i64", self.wide(ctx, a), self.wide(ctx, b)
         else:
             kind, x, y = ir_type(node.dtype), self.operand(ctx, a), self.operand(ctx, b)
-        return ctx.pure(f"select {self.typed(ctx, condition)}, {kind} {x}, {kind} {y}")
+        word = _WORDS.get(node.dtype)
+        if word is None or (condition.op in _FLOAT_TESTS and condition.src[0].dtype is node.dtype):
+            return ctx.pure(f"select {self.typed(ctx, condition)}, {kind} {x}, {kind} {y}")
+        # A scalar float under any other condition is chosen by a branch on x86, which is dear where
+        # nobody can foresee it. Integers have an instruction for it.
+        x, y = (ctx.pure(f"bitcast {kind} {v} to {word}") for v in (x, y))
+        chosen = ctx.pure(f"select {self.typed(ctx, condition)}, {word} {x}, {word} {y}")
+        return ctx.pure(f"bitcast {word} {chosen} to {kind}")
 
     def _divide(self, ctx: LLVMContext, node: UOp) -> str:
         """Truncating; 0 for a divisor 0; minimum / -1 wraps."""
@@ -310,7 +318,7 @@ class LLVMValues:
         single = lanes_type(source, "float")
         if not self.features & {"f16c", "avx512f", "ARM_NEON"}:
             count = source.count
-            return (_half_of if pair == _TO_HALF else _of_half)(ctx, x, count)
+            return (half_of if pair == _TO_HALF else of_half)(ctx, x, count)
         if pair == _TO_HALF:
             short = ctx.pure(f"fptrunc {single} {x} to {half}")
             return ctx.pure(f"bitcast {half} {short} to {word}")
@@ -395,66 +403,7 @@ def _int64(value: int) -> int:
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-# ---- halves without instructions -----------------------------------------------------------------
-# On the fields of the formats: a shift moves the mantissa, one float addition or multiplication
-# handles subnormal numbers.
-
-
-def _of_half(ctx: LLVMContext, x: str, count: int) -> str:
-    """float16 bits to float32."""
-    bits, single = ir_type(dtypes.uint32.vec(count)), ir_type(dtypes.float32.vec(count))
-
-    def number(value: int) -> str:
-        return constant(dtypes.uint32.vec(count), value)
-
-    word = ctx.pure(f"zext {ir_type(dtypes.uint16.vec(count))} {x} to {bits}")
-    size = ctx.pure(f"and {bits} {word}, {number(0x7FFF)}")
-    sign = ctx.pure(f"shl {bits} {ctx.pure(f'lshr {bits} {word}, {number(15)}')}, {number(31)}")
-    moved = ctx.pure(f"shl {bits} {size}, {number(13)}")
-    small = ctx.pure(f"bitcast {bits} {moved} to {single}")
-    scaled = ctx.pure(f"fmul {single} {small}, {constant(dtypes.float32.vec(count), 2.0**112)}")
-    finite = ctx.pure(f"bitcast {single} {scaled} to {bits}")
-    special = ctx.pure(f"or {bits} {moved}, {number(0x7F800000)}")
-    is_special = ctx.pure(f"icmp uge {bits} {size}, {number(0x7C00)}")
-    truth = lanes_type(dtypes.uint32.vec(count), "i1")
-    chosen = ctx.pure(f"select {truth} {is_special}, {bits} {special}, {bits} {finite}")
-    signed = ctx.pure(f"or {bits} {chosen}, {sign}")
-    return ctx.pure(f"bitcast {bits} {signed} to {single}")
-
-
-def _half_of(ctx: LLVMContext, x: str, count: int) -> str:
-    """float32 to float16 bits, rounded to nearest even."""
-    dtype = dtypes.uint32.vec(count)
-    bits, single, truth = (
-        ir_type(dtype),
-        ir_type(dtypes.float32.vec(count)),
-        lanes_type(dtype, "i1"),
-    )
-
-    def number(value: int) -> str:
-        return constant(dtype, value)
-
-    def choose(limit: int, test: str, one: str, other: str) -> str:
-        mask = ctx.pure(f"icmp {test} {bits} {size}, {number(limit)}")
-        return ctx.pure(f"select {truth} {mask}, {bits} {one}, {bits} {other}")
-
-    word = ctx.pure(f"bitcast {single} {x} to {bits}")
-    size = ctx.pure(f"and {bits} {word}, {number(0x7FFFFFFF)}")
-    sign = ctx.pure(f"shl {bits} {ctx.pure(f'lshr {bits} {word}, {number(31)}')}, {number(15)}")
-    tiny = ctx.pure(f"bitcast {bits} {size} to {single}")
-    aligned = ctx.pure(f"fadd {single} {tiny}, {constant(dtypes.float32.vec(count), 0.5)}")
-    subnormal = ctx.pure(f"bitcast {single} {aligned} to {bits}")
-    subnormal = ctx.pure(f"sub {bits} {subnormal}, {number(0x3F000000)}")
-    odd = ctx.pure(f"and {bits} {ctx.pure(f'lshr {bits} {size}, {number(13)}')}, {number(1)}")
-    biased = ctx.pure(f"add {bits} {size}, {number(0xFFF - 0x38000000)}")
-    normal = ctx.pure(f"lshr {bits} {ctx.pure(f'add {bits} {biased}, {odd}')}, {number(13)}")
-    value = choose(0x38800000, "uge", normal, subnormal)
-    value = choose(0x477FF000, "uge", number(0x7C00), value)
-    value = choose(0x7F800000, "ugt", number(0x7E00), value)
-    signed = ctx.pure(f"or {bits} {value}, {sign}")
-    return ctx.pure(f"trunc {bits} {signed} to {ir_type(dtypes.uint16.vec(count))}")
-
-
+_WORDS = {dtypes.float32: "i32", dtypes.float64: "i64"}
 _TO_HALF = (dtypes.float32, dtypes.float16)
 _FROM_HALF = (dtypes.float16, dtypes.float32)
 _ARITHMETIC = GroupOp.ALU - {Ops.WHERE}
