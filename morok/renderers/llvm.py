@@ -9,17 +9,17 @@ counters and accumulators are phi nodes, loops test at the bottom, nothing is co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from morok.dtype import DType, dtypes
 from morok.ir import AxisType, Ops, UOp
-from morok.renderers.base import base_buffer, ends_threads
+from morok.renderers.base import base_buffer, ends_threads, splat_value
 from morok.renderers.c import FEATURES, c_capability
 from morok.renderers.llvm_context import LLVMContext, Spare
 from morok.renderers.llvm_registers import Cell, cell_of, may_be_empty
-from morok.renderers.llvm_types import ir_type, memory_type, suffix, zero
+from morok.renderers.llvm_types import constant, ir_type, memory_type, suffix, zero
 from morok.renderers.llvm_values import LLVMValues
 
 __all__ = ["LLVMRenderer"]
@@ -219,10 +219,30 @@ class LLVMRenderer(LLVMValues):
             kind,
             ("ptr", address),
             ("i32", str(align)),
-            (ir_type(gate.dtype), self.operand(ctx, gate)),
+            (ir_type(gate.dtype), self._mask(ctx, gate, node.dtype)),
             (kind, alt),
         )
         return ctx.emit(call + _aliases(ctx, node.src[1]), "x")
+
+    def _mask(self, ctx: LLVMContext, gate: UOp, dtype: DType) -> str:
+        """The lanes of a gate, for an access of vectors of `dtype`.
+
+        a & b  ->  select(a, b as words, 0) < 0
+
+        A conjunction of single bits would go through half as wide words and back."""
+        parts = [*_conjuncts(gate)]
+        if len(parts) == 1 or dtype.scalar.bits not in (32, 64):
+            return self.operand(ctx, gate)
+        word = (dtypes.int32 if dtype.scalar.bits == 32 else dtypes.int64).vec(gate.dtype.count)
+        kind, lanes = ir_type(word), constant(word, -1)
+        for part in parts:
+            if (scalar := splat_value(part)) is not None:
+                lanes = ctx.pure(f"and {kind} {lanes}, {self.spread(ctx, scalar, word)}")
+        for part in parts:
+            if splat_value(part) is None:
+                choice = f"{self.typed(ctx, part)}, {kind} {lanes}, {kind} zeroinitializer"
+                lanes = ctx.pure(f"select {choice}")
+        return ctx.pure(f"icmp slt {kind} {lanes}, zeroinitializer")
 
     def _in_memory(self, ctx: LLVMContext, node: UOp) -> str:
         """A value as memory holds it: bools as bytes."""
@@ -255,7 +275,7 @@ class LLVMRenderer(LLVMValues):
                 (kind, stored),
                 ("ptr", self._address(ctx, index, inside=False)),
                 ("i32", str(align)),
-                (ir_type(gate.dtype), self.operand(ctx, gate)),
+                (ir_type(gate.dtype), self._mask(ctx, gate, dtype)),
             )
             ctx.line(call + _aliases(ctx, index))
             ctx.access(writes=True)
@@ -440,6 +460,15 @@ def _aliases(ctx: LLVMContext, index: UOp) -> str:
         return f", !noalias !{others + count}"
     number = list(ctx.offsets).index(buffer)
     return f", !alias.scope !{_LIST + number}, !noalias !{others + number}"
+
+
+def _conjuncts(gate: UOp) -> Iterator[UOp]:
+    """What an AND, and the ANDs in it, are made of."""
+    if gate.op is Ops.AND:
+        for operand in gate.src:
+            yield from _conjuncts(operand)
+    else:
+        yield gate
 
 
 def _zero_in_memory(dtype: DType) -> str:

@@ -339,12 +339,19 @@ class LLVMValues:
         mask = f"<{dtype.count} x i32> zeroinitializer"
         return ctx.pure(f"shufflevector {kind} {first}, {kind} poison, {mask}")
 
+    def spread(self, ctx: LLVMContext, truth: UOp, word: DType) -> str:
+        """A scalar bool as a vector of words, all of whose bits are it."""
+        bits = ctx.pure(f"sext i1 {self.operand(ctx, truth)} to {ir_type(word.scalar)}")
+        return self.splat(ctx, bits, word)
+
     def _vectorize(self, ctx: LLVMContext, node: UOp) -> str:
         dtype = node.dtype
         scalar = splat_value(node)
         if scalar is not None:
             if scalar.op is Ops.CONST:
                 return constant(dtype, scalar.arg)
+            if dtype.kind == "b":  # what a `_mask` inside a loop would otherwise compute in it
+                self.spread(ctx, scalar, dtypes.int32.vec(dtype.count))
             return self.splat(ctx, self.operand(ctx, scalar), dtype)
         kind, element = ir_type(dtype), ir_type(dtype.scalar)
         vector = "poison"
