@@ -192,6 +192,47 @@ def test_gates_that_differ_by_lane() -> None:
     assert got.tolist() == [10, 2, 10, 4, 10, 6, -1, -1]
 
 
+def test_gates_of_several_conditions_stay_whole_words() -> None:
+    """Loop-wide and lane-wide conditions: ends of rows in an image with a border."""
+    i = loop(6, 0)
+    lanes = UOp.vconst(I32, range(8))
+    inside = UOp(Ops.VECTORIZE, dtypes.bool.vec(8), ((i >= 1) & (i < 5),) * 8)
+    gate = inside & (lanes >= 2) & (lanes < 7)
+    x = at(param(1, 64), i * 8, 8, gate).load(UOp.vconst(F32, [0.0] * 8))
+    statement = at(param(0, 48), i * 8, 8).store(x + 1.0, i)
+    code = text(statement)
+    assert "= and <8 x i1>" not in code.partition("loop0")[0]
+    assert "icmp slt <8 x i32>" in code
+    values = np.arange(1, 65, dtype=np.float32)
+    (got,) = run(
+        UOp(Ops.SINK, dtypes.void, (statement,), KernelInfo("test")),
+        np.zeros(48, np.float32),
+        values,
+    )[:1]
+    column, row = np.arange(48) % 8, np.arange(48) // 8
+    kept = (column >= 2) & (column < 7) & (row >= 1) & (row < 5)
+    assert np.array_equal(got, np.where(kept, values[:48], 0) + 1)
+
+
+def test_a_float_is_chosen_without_a_branch() -> None:
+    """Under a comparison of floats by a mask, else as an integer: x86 has no other way."""
+    i = loop(5, 0)
+    x, k = at(param(1, 5), i).load(), at(param(2, 5, I32), i).load()
+    chosen = k.ne(3).where(x, UOp.const(F32, -0.0))
+    code = text(at(param(0, 5), i).store(chosen, i))
+    assert "i32 %v" in next(line for line in code.splitlines() if "= select i1" in line)
+    compared = text(at(param(0, 5), i).store((x < 2.0).where(x, UOp.const(F32, 7.0)), i))
+    assert "float %x" in next(line for line in compared.splitlines() if "= select i1" in line)
+
+
+def test_accesses_that_are_compared_with_one_another_are_few() -> None:
+    """Each write of a block is compared with all its other accesses, but not a thousand of them."""
+    statements = [at(param(0, 1024), 7 * k).store(float(k)) for k in range(100)]
+    code = text(*statements)
+    parts = [part.count("store float") for part in code.split('asm sideeffect "", "~{memory}"')]
+    assert parts == [64, 36]
+
+
 def test_streaming_stores() -> None:
     i = loop(8, 0)
     value = at(param(1, 64), i * 8, 8).load() * 2.0
