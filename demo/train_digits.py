@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 import morok as mk
 from morok import engine
 from morok.codegen import get_program
-from morok.ir import UOp
+from morok.ir import Ops, UOp
 from morok.optimizer import apply_opts
 from morok.renderers import CRenderer
 from morok.runtime import Device
@@ -127,7 +127,9 @@ def report(seconds: float) -> None:
 def as_c(kernel: UOp) -> str:
     """A kernel's C source, whichever compiler it runs by."""
     renderer = CRenderer.for_target(Device["CPU"].compiler.target.has)
-    return engine.program_source(get_program(apply_opts(kernel, renderer), renderer))
+    program = get_program(apply_opts(kernel, renderer), renderer)
+    code: str = next(part.arg for part in program.src if part.op is Ops.SOURCE)
+    return code
 
 
 def main() -> int:

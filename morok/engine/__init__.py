@@ -8,7 +8,6 @@ from morok.engine.compile import (
     CompiledKernel,
     compile_kernels,
     heaviest_kernel,
-    program_source,
     run_kernel,
 )
 from morok.engine.normal import Normal, Window, arguments, sink_of
@@ -83,7 +82,6 @@ __all__ = [
     "own_nodes",
     "plan",
     "plan_all",
-    "program_source",
     "realize",
     "record_into",
     "recording",
