@@ -24,13 +24,13 @@ from bench._opts_actions import Refused, attempt
 from morok import engine
 from morok.codegen import get_program
 from morok.dtype import dtypes
-from morok.ir import AxisType, KernelInfo, Ops, UOp
+from morok.ir import AxisType, KernelInfo, Ops, Renderer, UOp
 from morok.ir.interpret import interpret_kernel
 from morok.optimizer import OptOps, apply_opts, parse_opts, prepare
 from morok.runtime import Buffer, ExecutionPlan
 from morok.tensor import Tensor
 from tests.cases.ways import lazily, stepwise, third_call
-from tests.codegen.compiled import build, renderer, source
+from tests.codegen.compiled import build, c_renderer, llvm_renderer, renderer, source
 from tests.rangeify.scheduling import schedule_of
 
 Array = np.ndarray[Any, Any]
@@ -264,8 +264,8 @@ def test_thousands_of_inputs_to_one_cat() -> None:
 # ---- very large outputs --------------------------------------------------------------------------
 
 
-def code_of(sink: UOp) -> str:
-    return source(get_program(apply_opts(sink, renderer()), renderer()))
+def code_of(sink: UOp, target: Renderer) -> str:
+    return source(get_program(apply_opts(sink, target), target))
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,9 @@ def test_positions_beyond_31_bits_have_64(shape: tuple[int, int], wide: bool) ->
     linear = get_program(apply_opts(call.src[0], renderer()), renderer()).src[2]
     positions = [op.src[1] for op in linear.src if op.op is Ops.INDEX]
     assert max(position.dtype.itemsize for position in positions) == (8 if wide else 4)
-    assert re.search(r"\bint64_t i\d", code_of(call.src[0]))  # a loop's own counter is always wide
+    # A loop's own counter is always wide.
+    assert re.search(r"\bint64_t i\d", code_of(call.src[0], c_renderer()))
+    assert re.search(r"%i\d_0 = phi i64 ", code_of(call.src[0], llvm_renderer()))
 
 
 def test_writes_and_reads_beyond_31_bits() -> None:

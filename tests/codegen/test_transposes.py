@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from morok.codegen import get_program
 from morok.codegen.devectorizer import add_loads, devectorize, remove_reduce
 from morok.codegen.expander import add_local_buffers, expander, post_opt_symbolic
 from morok.dtype import DType, dtypes
-from morok.ir import Ops, UOp
+from morok.ir import Ops, Renderer, UOp
 from tests.codegen import compiled
 from tests.codegen.kernels import Builder, Kernel, capability, check, nodes, opted
 
@@ -53,12 +55,17 @@ def test_several_squares() -> None:
 @pytest.mark.parametrize(
     "dtype", [dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes.float16], ids=str
 )
-def test_compiled(dtype: DType) -> None:
+@pytest.mark.parametrize(
+    ("target", "shuffle"),
+    [(compiled.c_renderer, "of_two"), (compiled.llvm_renderer, "shufflevector")],
+    ids=["c", "llvm"],
+)
+def test_compiled(dtype: DType, target: Callable[[], Renderer], shuffle: str) -> None:
     kernel = transposed(32, 64, dtype)
-    width = compiled.renderer().capability.max_width(dtype)
+    width = target().capability.max_width(dtype)
     sink = opted(kernel, f"UPCAST(0, {width}); UPCAST(1, {width})")
-    program = get_program(sink, compiled.renderer())
-    assert "of_two" in program.src[3].arg
+    program = get_program(sink, target())
+    assert shuffle in program.src[3].arg
     (built,) = compiled.build([program])
     got = compiled.launch(built, program, kernel.buffers, {})[0]
     np.testing.assert_array_equal(got.reshape(32, 64), kernel.buffers[1].reshape(64, 32).T)

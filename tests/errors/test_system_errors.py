@@ -67,6 +67,7 @@ def test_no_compiler_on_the_path_and_then_one(tmp_path: Path) -> None:
         PATH=str(tmp_path),
         REAL_PATH=os.environ["PATH"],
         MOROK_CACHE_DIR=str(tmp_path / "cache"),
+        MOROK_CPU_COMPILER="c",
     ).splitlines()
     assert len(said) == 4
     assert said[0] == said[1]
@@ -96,7 +97,7 @@ exit 1
 """
     )
     script.chmod(0o755)
-    with config.override(cc=(str(script),), cache_dir=tmp_path / "cache"):
+    with config.override(cpu_compiler="c", cc=(str(script),), cache_dir=tmp_path / "cache"):
         yield script
 
 
@@ -144,7 +145,7 @@ def test_a_failed_write_is_still_pending(broken_compiler: Path) -> None:
 def test_a_compiler_that_does_not_exist() -> None:
     y = Tensor([1.0, 2.0]) * 7
     with (
-        config.override(cc=("no-such-compiler",)),
+        config.override(cpu_compiler="c", cc=("no-such-compiler",)),
         pytest.raises(DeviceError, match=r"'no-such-compiler' does not exist: install one"),
     ):
         y.realize()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -39,7 +41,8 @@ def test_its_kernels_are_watched() -> None:
 def test_kernels_and_sources() -> None:
     plan = (Tensor(np.ones((4, 4), np.float32)) + 1).sum(0).prepare()
     assert len(plan.kernels) == 1
-    assert "void " + plan.kernels[0].rpartition("_")[0] in plan.sources()[0]
+    name = plan.kernels[0].rpartition("_")[0]
+    assert re.search(rf"\bvoid @?{name}\(", plan.sources()[0])
     assert plan.outputs == []
     assert plan.execute()[0].tolist() == [8.0] * 4
 
