@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import prod
 
 from morok._core import toposort
 from morok.dtype import dtypes
@@ -46,7 +45,10 @@ def extent(dim: Dim) -> int:
 def room_of(shape: Iterable[Dim]) -> int:
     """The elements that memory for a value of this shape has, row by row with every dim at its
     largest."""
-    return prod(map(extent, shape))
+    room = 1
+    for dim in shape:
+        room *= dim if type(dim) is int else extent(dim)
+    return room
 
 
 def shape_operand(dims: Sequence[Dim]) -> UOp:

@@ -240,3 +240,15 @@ def test_what_is_no_node_is_refused(wrong: object) -> None:
         _core.substitute(wrong, {})
     with pytest.raises(TypeError):
         _core.substitute(UOp.const(X, 1), {wrong if wrong != [3] else 3: UOp.const(X, 2)})
+
+
+def test_only_what_has_an_op_below() -> None:
+    """`having`: nodes of that op and those above one, in the order of all."""
+    rng = UOp.range(4, 0)
+    bare = UOp.define_var("n", 1, 9) * 3
+    root = (rng + bare) * (bare + 1)
+    kept = _core.toposort(root, having=Ops.RANGE)
+    assert kept == [node for node in _core.toposort(root) if node.has(Ops.RANGE)]
+    assert {root, rng} <= set(kept)
+    assert bare not in kept
+    assert _core.toposort(bare, having=Ops.RANGE) == []
