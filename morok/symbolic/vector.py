@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from morok.ir import GroupOp, Ops, Pat, RuleSet, UOp, Var, node
+from morok.ir import GroupOp, Ops, Pat, RuleSet, UOp, Var, node, same_dtype
 from morok.symbolic.fold import constant_of, lane_values
 
 vector = RuleSet("vector")
@@ -76,10 +76,12 @@ def gep_of_gep(g: UOp, inner: UOp, v: UOp) -> UOp:
     return take(v, tuple(inner.arg[index] for index in g.arg))
 
 
-@vector.opaque(Pat(Ops.GEP, (Pat(name="v"),), name="g"), pure=True)
+@vector.opaque(
+    Pat(Ops.GEP, (Pat(name="v"),), name="g"), when=lambda g, v: same_dtype(g, v), pure=True
+)
 def gep_of_all(g: UOp, v: UOp) -> UOp | None:
     """GEP(v, [0, 1, 2, 3]) -> v for a v of four lanes; GEP(x, [0]) -> x for a scalar"""
-    return v if g.dtype is v.dtype and g.arg == tuple(range(v.dtype.count)) else None
+    return v if g.arg == tuple(range(v.dtype.count)) else None
 
 
 @vector.opaque(Pat(Ops.GEP, (Pat(ELEMENTWISE, name="alu"),), name="g"), pure=True)
