@@ -139,6 +139,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "ORDER": _several_axes,
     "MERGE": _two_axes,
     "NEST": _divisor,
+    "INPLACE": lambda site: (number(site.axis()),),
     "TC": _dot,
     "TAIL": _no_divisor,
     "PADTO": _no_divisor,

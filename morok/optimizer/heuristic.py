@@ -34,7 +34,7 @@ from morok.optimizer.facts import Facts
 from morok.optimizer.opts import Opt, OptOps, replay
 from morok.optimizer.phases import split_phases
 from morok.optimizer.ranges import range_end, reads_of
-from morok.optimizer.rows import accumulate_rows, rows_abreast
+from morok.optimizer.rows import accumulate_rows, rows_abreast, rows_in_output
 from morok.optimizer.sharing import share_work
 from morok.optimizer.sliding import tile_image
 from morok.optimizer.staging import stage_operand
@@ -54,7 +54,7 @@ _ABREAST, _PART = 4, 4096  # places, and elements from one to the next
 
 
 _REORDERING = (
-    *(split_phases, broadcast_windows, tile_image, stage_operand),
+    *(rows_in_output, split_phases, broadcast_windows, tile_image, stage_operand),
     *(accumulate_rows, block_transposed, choose_dots),
 )
 

@@ -17,6 +17,7 @@ GROUP     R(a, n*m) -> R(a, n)*m + R(new, m, GROUP_REDUCE)               REDUCE
 GROUPTOP  R(a, m*n) -> R(a, m, GROUP_REDUCE)*n + R(a+1, n)               REDUCE
 NEST      REDUCE(x(r), r) -> REDUCE(REDUCE(x(r*m + new), new), r)        REDUCE
 TC        REDUCE(x(r) * y(r), r) -> REDUCE(WMMA(<x(r*m), …>, <y(r*m), …>, 0), r)  REDUCE
+INPLACE   INDEX(BUFFERIZE(x, f), j) -> INDEX(AFTER(PARAM, STORE(PARAM[f], x, f)), j)  of a fill
 PADTO     R(a, n) -> R(a, n rounded up to a multiple of m), gated R < n  output or REDUCE
 LOCAL     INDEX(PARAM(slot), f(a, b)) ->                                 any loops
           INDEX(BUFFERIZE(INDEX(PARAM(slot), f(new, new+1)), new, new+1), a, b)
@@ -38,6 +39,7 @@ STREAM(a) makes stores along the axis a bypass the caches.
 WINDOW(a, slot, n, b, …) copies likewise, but once what overlapping windows see more than once, in
 rows of n elements or more.
 GROUP and GROUPTOP keep partial sums in a local buffer; NOLOCALS() refuses later local buffers.
+INPLACE(f) has the output hold what a local buffer does, until the output itself is written.
 TC(r, m) has one instruction of the target multiply and add m terms, where there is such a one.
 THREAD comes last: the iterations of its axis are shared out to threads.
 """
@@ -55,6 +57,7 @@ from morok.ir import KernelInfo, Ops, UOp, register_record
 from morok.optimizer.accumulate import accumulate
 from morok.optimizer.actions import merge, order, split, swap, tail, unroll, upcast
 from morok.optimizer.groups import group, group_top, no_locals
+from morok.optimizer.inplace import inplace
 from morok.optimizer.legality import MAX_INSTANCES, axis_number, ranges_of
 from morok.optimizer.local import MAX_LOCAL_BYTES, local
 from morok.optimizer.nesting import nest
@@ -83,6 +86,7 @@ class OptOps(enum.Enum):
     ACCUMULATE = "ACCUMULATE"
     STREAM = "STREAM"
     WINDOW = "WINDOW"
+    INPLACE = "INPLACE"
     TC = "TC"
     THREAD = "THREAD"
     GROUP = "GROUP"
@@ -189,6 +193,7 @@ _ACTIONS = {
     OptOps.PADTO: _Action(padto),
     OptOps.LOCAL: _Action(local, None),
     OptOps.NEST: _Action(nest),
+    OptOps.INPLACE: _Action(inplace, 1),
     OptOps.TC: _Action(tensor_core),
     OptOps.ACCUMULATE: _Action(accumulate, None),
     OptOps.STREAM: _Action(stream, 1),

@@ -20,10 +20,10 @@ from morok.errors import OptError
 from morok.ir import AxisType, Ops, UOp
 from morok.optimizer.drafts import Draft
 from morok.optimizer.facts import Facts
-from morok.optimizer.opts import OptOps
+from morok.optimizer.opts import Opt, OptOps, apply_opt
 from morok.optimizer.ranges import lane_stride, range_end, reads_of
 
-__all__ = ["accumulate_rows", "rows_abreast"]
+__all__ = ["accumulate_rows", "rows_abreast", "rows_in_output"]
 
 _MAX_ROWS = 8  # more make the operand worth a copy, see `staging`
 _SHORTEST = 64  # lanes; sums along fewer stay in registers
@@ -172,6 +172,23 @@ def _tile(facts: Facts, nodes: list[UOp], rows: list[UOp], end: int, vector: int
     if tile < min(_LONG_TILE, end) and end * each <= capability.l2_bytes // 2:
         return end
     return tile
+
+
+def rows_in_output(facts: Facts) -> UOp:
+    """The kernel with a row that it computes kept in its output (INPLACE), where both together
+    would fill half of the nearest cache."""
+    for node in facts.order:
+        if node.op is not Ops.BUFFERIZE:
+            continue
+        size = math.prod(map(range_end, node.ended_ranges)) * node.dtype.itemsize
+        if 4 * size >= facts.capability.l1_bytes:
+            try:
+                return apply_opt(
+                    facts.sink, Opt(OptOps.INPLACE, node.ended_ranges[-1].arg[0].number)
+                )
+            except OptError:
+                continue
+    return facts.sink
 
 
 def rows_abreast(facts: Facts, node: UOp, lane: UOp) -> list[tuple[UOp, int]]:

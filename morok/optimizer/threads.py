@@ -25,7 +25,7 @@ from morok.optimizer.ranges import (
     simplify_all,
 )
 
-__all__ = ["thread"]
+__all__ = ["disjoint", "is_one_place", "thread"]
 
 
 def thread(sink: UOp, axis: int) -> UOp:
@@ -71,7 +71,7 @@ def _check_memory(sink: UOp, order: list[UOp], rng: UOp) -> None:
         for store in own:
             require(store in sink.src, f"{name} is written inside axis {axis_number(rng)}")
             shared = rng in store.ended_ranges
-            require(not shared or _one_place(where[store.src[0]], rng), same)
+            require(not shared or is_one_place(where[store.src[0]], rng), same)
         for one, other in combinations(own, 2):
             require(disjoint(where[one.src[0]], where[other.src[0]]), same)
         _check_reads(sink, own, here, where, rng)
@@ -148,7 +148,7 @@ def _apart(places: Iterable[UOp], rng: UOp) -> bool:
     return len(steps) == 1 and max(high) - min(low) < next(iter(steps))
 
 
-def _one_place(place: UOp, rng: UOp) -> bool:
+def is_one_place(place: UOp, rng: UOp) -> bool:
     """Whether different iterations of `rng` never give one position, whatever else it depends on:
     the terms of the position, smallest step first, are digits of a number of mixed radix."""
     split = affine_split(place, rng)

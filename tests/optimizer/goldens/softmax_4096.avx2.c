@@ -1,6 +1,5 @@
 typedef __INT32_TYPE__ int32_t;
 typedef __INT64_TYPE__ int64_t;
-typedef double f64x4 __attribute__((vector_size(32)));
 typedef float f32x2 __attribute__((vector_size(8)));
 typedef float f32x4 __attribute__((vector_size(16)));
 typedef float f32x8 __attribute__((vector_size(32)));
@@ -99,23 +98,9 @@ static inline f32x8 fma_f32x8(f32x8 a, f32x8 b, f32x8 c) {
   #endif
 }
 #endif
-#ifndef MOROK_STREAM_F32X8
-#define MOROK_STREAM_F32X8
-static inline void stream_f32x8(void *p, f32x8 v) {
-  if (((__UINTPTR_TYPE__)p & 31) == 0)
-#if __has_builtin(__builtin_nontemporal_store)
-  __builtin_nontemporal_store(v, (f32x8 *)p);
-#else
-  __builtin_ia32_movntpd256(p, (f64x4)v);
-#endif
-  else
-    *(f32x8u *)p = v;
-}
-#endif
 void R_4096_4096_4096_4096_4096(void **bufs, const int64_t *vars, void *scratch, int64_t lo, int64_t hi) {
   float *p0 = bufs[0];
   const float *p1 = bufs[1];
-  float *s0 = __builtin_assume_aligned((char *)scratch + 0, 64);
   f32x8 acc0;
   f32x8 acc1;
   f32x8 acc2;
@@ -143,8 +128,8 @@ void R_4096_4096_4096_4096_4096(void **bufs, const int64_t *vars, void *scratch,
     float v5 = max_f32(v4[0], v4[1]);
     f32x8 v6 = v5 - (f32x8){};
     for (int64_t i3 = 0; i3 < 512; i3++) {  // Loop
-      int64_t v7 = i3 * 8;
-      f32x8 v8 = *(f32x8u *)(p1 + v7 + v0) - v5;
+      int64_t v7 = i3 * 8 + v0;
+      f32x8 v8 = *(f32x8u *)(p1 + v7) - v5;
       f32x8 v9 = greater_f32x8(-104.0f - (f32x8){}, v8);
       f32x8 v10 = lesser_f32x8(89.0f - (f32x8){}, v9);
       f32x8 v11 = fma_f32x8(v10, 0x1.715476p+0f - (f32x8){}, 12583166.0f - (f32x8){});
@@ -155,18 +140,18 @@ void R_4096_4096_4096_4096_4096(void **bufs, const int64_t *vars, void *scratch,
       f32x8 v16 = fma_f32x8(v14, fma_f32x8(v15, v13, 0x1.fffffcp-2f - (f32x8){}), v13) + 1.0f;
       i32x8 v17 = (i32x8)v11;
       i32x8 v18 = (v17 << 22) & -8388608;
-      *(f32x8u *)(s0 + v7) = v16 * (f32x8)v18 * (f32x8)((v17 << 23) - v18);
+      *(f32x8u *)(p0 + v7) = v16 * (f32x8)v18 * (f32x8)((v17 << 23) - v18);
     }
     acc4 = 0.0f - (f32x8){};
     acc5 = 0.0f - (f32x8){};
     acc6 = 0.0f - (f32x8){};
     acc7 = 0.0f - (f32x8){};
     for (int64_t i2 = 0; i2 < 128; i2++) {  // Reduce
-      int64_t v19 = i2 * 32;
-      acc4 = acc4 + *(f32x8u *)(s0 + v19);
-      acc5 = acc5 + *(f32x8u *)(s0 + v19 + 16);
-      acc6 = acc6 + *(f32x8u *)(s0 + v19 + 8);
-      acc7 = acc7 + *(f32x8u *)(s0 + v19 + 24);
+      int64_t v19 = i2 * 32 + v0;
+      acc4 = acc4 + *(f32x8u *)(p0 + v19);
+      acc5 = acc5 + *(f32x8u *)(p0 + v19 + 16);
+      acc6 = acc6 + *(f32x8u *)(p0 + v19 + 8);
+      acc7 = acc7 + *(f32x8u *)(p0 + v19 + 24);
     }
     f32x8 v20 = acc4 + acc5 + (acc6 + acc7);
     f32x4 v21 = lanes_0_1_2_3_of_f32x8(v20) + lanes_4_5_6_7_of_f32x8(v20);
@@ -174,9 +159,8 @@ void R_4096_4096_4096_4096_4096(void **bufs, const int64_t *vars, void *scratch,
     float v23 = 1.0f / (v22[0] + v22[1]);
     f32x8 v24 = v23 - (f32x8){};
     for (int64_t i1 = 0; i1 < 512; i1++) {  // Loop
-      int64_t v25 = i1 * 8;
-      stream_f32x8(p0 + (v25 + v0), *(f32x8u *)(s0 + v25) * v23);
+      int64_t v25 = i1 * 8 + v0;
+      *(f32x8u *)(p0 + v25) = *(f32x8u *)(p0 + v25) * v23;
     }
   }
-  __builtin_ia32_sfence();
 }

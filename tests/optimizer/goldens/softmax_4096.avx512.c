@@ -1,6 +1,5 @@
 typedef __INT32_TYPE__ int32_t;
 typedef __INT64_TYPE__ int64_t;
-typedef double f64x4 __attribute__((vector_size(32)));
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef float f32x16u __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float f32x2 __attribute__((vector_size(8)));
@@ -123,23 +122,9 @@ static inline f32x16 fma_f32x16(f32x16 a, f32x16 b, f32x16 c) {
   #endif
 }
 #endif
-#ifndef MOROK_STREAM_F32X8
-#define MOROK_STREAM_F32X8
-static inline void stream_f32x8(void *p, f32x8 v) {
-  if (((__UINTPTR_TYPE__)p & 31) == 0)
-#if __has_builtin(__builtin_nontemporal_store)
-  __builtin_nontemporal_store(v, (f32x8 *)p);
-#else
-  __builtin_ia32_movntpd256(p, (f64x4)v);
-#endif
-  else
-    *(f32x8u *)p = v;
-}
-#endif
 void R_4096_4096_4096_4096_4096(void **bufs, const int64_t *vars, void *scratch, int64_t lo, int64_t hi) {
   float *p0 = bufs[0];
   const float *p1 = bufs[1];
-  float *s0 = __builtin_assume_aligned((char *)scratch + 0, 64);
   f32x16 acc0;
   f32x16 acc1;
   f32x16 acc2;
@@ -168,8 +153,8 @@ void R_4096_4096_4096_4096_4096(void **bufs, const int64_t *vars, void *scratch,
     float v6 = max_f32(v5[0], v5[1]);
     f32x16 v7 = v6 - (f32x16){};
     for (int64_t i3 = 0; i3 < 256; i3++) {  // Loop
-      int64_t v8 = i3 * 16;
-      f32x16 v9 = *(f32x16u *)(p1 + v0 + v8) - v6;
+      int64_t v8 = v0 + i3 * 16;
+      f32x16 v9 = *(f32x16u *)(p1 + v8) - v6;
       f32x16 v10 = select_f32x16((i32x16)(v9 < -104.0f), -104.0f - (f32x16){}, v9);
       f32x16 v11 = select_f32x16((i32x16)(v10 > 89.0f), 89.0f - (f32x16){}, v10);
       f32x16 v12 = fma_f32x16(v11, 0x1.715476p+0f - (f32x16){}, 12583166.0f - (f32x16){});
@@ -181,18 +166,18 @@ void R_4096_4096_4096_4096_4096(void **bufs, const int64_t *vars, void *scratch,
       f32x16 v18 = fma_f32x16(v15, fma_f32x16(fma_f32x16(v16, v15, v17), v14, 0x1.fffffcp-2f - (f32x16){}), v14);
       i32x16 v19 = (i32x16)v12;
       i32x16 v20 = (v19 << 22) & -8388608;
-      *(f32x16u *)(s0 + v8) = (v18 + 1.0f) * (f32x16)v20 * (f32x16)((v19 << 23) - v20);
+      *(f32x16u *)(p0 + v8) = (v18 + 1.0f) * (f32x16)v20 * (f32x16)((v19 << 23) - v20);
     }
     acc4 = 0.0f - (f32x16){};
     acc5 = 0.0f - (f32x16){};
     acc6 = 0.0f - (f32x16){};
     acc7 = 0.0f - (f32x16){};
     for (int64_t i2 = 0; i2 < 64; i2++) {  // Reduce
-      int64_t v21 = i2 * 64;
-      acc4 = acc4 + *(f32x16u *)(s0 + v21);
-      acc5 = acc5 + *(f32x16u *)(s0 + v21 + 32);
-      acc6 = acc6 + *(f32x16u *)(s0 + v21 + 16);
-      acc7 = acc7 + *(f32x16u *)(s0 + v21 + 48);
+      int64_t v21 = i2 * 64 + v0;
+      acc4 = acc4 + *(f32x16u *)(p0 + v21);
+      acc5 = acc5 + *(f32x16u *)(p0 + v21 + 32);
+      acc6 = acc6 + *(f32x16u *)(p0 + v21 + 16);
+      acc7 = acc7 + *(f32x16u *)(p0 + v21 + 48);
     }
     f32x16 v22 = acc4 + acc5 + (acc6 + acc7);
     f32x8 v23 = lanes_0_1_2_3_4_5_6_7_of_f32x16(v22) + lanes_8_9_10_11_12_13_14_15_of_f32x16(v22);
@@ -201,9 +186,8 @@ void R_4096_4096_4096_4096_4096(void **bufs, const int64_t *vars, void *scratch,
     float v26 = 1.0f / (v25[0] + v25[1]);
     f32x8 v27 = v26 - (f32x8){};
     for (int64_t i1 = 0; i1 < 512; i1++) {  // Loop
-      int64_t v28 = i1 * 8;
-      stream_f32x8(p0 + (v28 + v0), *(f32x8u *)(s0 + v28) * v26);
+      int64_t v28 = i1 * 8 + v0;
+      *(f32x8u *)(p0 + v28) = *(f32x8u *)(p0 + v28) * v26;
     }
   }
-  __builtin_ia32_sfence();
 }
