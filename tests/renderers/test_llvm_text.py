@@ -17,6 +17,7 @@ from morok.dtype import AddrSpace, DType, dtypes
 from morok.errors import InvalidGraphError
 from morok.ir import AxisId, AxisType, KernelInfo, Ops, UOp
 from morok.renderers import LLVMRenderer
+from tests.codegen import kernels
 from tests.codegen.compiled import build, c_renderer, launch, llvm_renderer
 
 F32, I32 = dtypes.float32, dtypes.int32
@@ -294,3 +295,27 @@ def test_no_operation_carries_fast_math_flags() -> None:
     assert "fast" not in code
     assert "contract" not in code
     assert "llvm.fma" not in code
+
+
+@pytest.mark.parametrize(
+    ("kernel", "opts"),
+    [
+        (kernels.matmul(8, 16, 16), "UPCAST(1, 4); UPCAST(0, 4)"),
+        (kernels.softmax(4, 16), ""),
+        (kernels.elementwise(8, 64), "UPCAST(1, 4)"),
+    ],
+    ids=["product", "softmax", "elementwise"],
+)
+def test_other_machines_need_nothing_of_x86(kernel: kernels.Kernel, opts: str) -> None:
+    """LLVM makes an object for AArch64 of what is rendered for its vectors."""
+    binding = pytest.importorskip("llvmlite.binding")
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    sink = kernels.opted(kernel, opts)
+    code = get_program(sink, LLVMRenderer(("ARM_NEON",))).src[3].arg
+    assert "x86" not in code
+    module = binding.parse_assembly(code)
+    module.verify()
+    target = binding.Target.from_triple("aarch64-linux-gnu")
+    machine = target.create_target_machine(cpu="cortex-a72", opt=1)
+    assert machine.emit_object(module)[18:20] == b"\xb7\x00"
