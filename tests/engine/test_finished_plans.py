@@ -113,8 +113,13 @@ def answer(process: subprocess.Popen[str]) -> dict[str, object]:
     return found
 
 
-def test_a_second_process_imports_neither_compilers_nor_stages(tmp_path: Path) -> None:
-    first, again = (answer(in_process(tmp_path)) for _ in range(2))
+@pytest.mark.parametrize("compiler", ["c", "llvm"])
+def test_a_second_process_imports_neither_compilers_nor_stages(
+    tmp_path: Path, compiler: str
+) -> None:
+    if compiler == "llvm":
+        pytest.importorskip("llvmlite")
+    first, again = (answer(in_process(tmp_path, MOROK_CPU_COMPILER=compiler)) for _ in range(2))
     assert first["lowered"] != 0
     assert again["lowered"] == 0
     assert again["heavy"] == []
