@@ -132,7 +132,7 @@ def _environment(who: str, cache: Path | None) -> dict[str, str]:
     if who.startswith("morok"):
         return {
             "MOROK_CACHE_DIR": place,
-            _CHOICE: "c" if who.endswith(".c") else os.environ.get(_CHOICE, "llvm"),
+            _CHOICE: "c" if who.endswith(".c") else os.environ.get(_CHOICE, "auto"),
         }
     if who == "tinygrad":
         return {"CACHEDB": str(Path(place, "cache.db"))}
