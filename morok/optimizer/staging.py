@@ -11,6 +11,11 @@ image): the copy is neither, so any such read becomes the matrix product's inner
 
 Where A is strided along k, a step of k needs other cache lines than the one before, more of them
 than the first cache holds or its sets take. The rows of a tile are then copied, too.
+
+Where A is more than the second cache holds, every tile of j reads all of it from beyond. Two or
+more tiles whose copies fit there then share what is read of a block of rows:
+
+    for j: copy P[jt, k, jtu];  for i: for jt: for ib: C[i, ib, j, jt] = sum over k of A[…] * P[…]
 """
 
 from __future__ import annotations
@@ -32,6 +37,8 @@ __all__ = ["stage_operand"]
 _MIN_ROWS = 16  # fewer do not pay for the copy
 _VECTORS = 2  # per tile
 _NO_LANE = 4  # iterations below which an axis makes no vectors at all
+_PANELS = 8  # are left at least, for threads to share
+_FAR = 4  # times the second cache: what is more comes from beyond again and again
 _GOOD_PANEL, _LEAST_PANEL = 16, 4  # tiles that share a strip
 
 
@@ -198,11 +205,13 @@ class _Plan(NamedTuple):
 
 
 class _Strips(NamedTuple):
-    """Operands that go with the rows, copied for the rows of a tile at a time."""
+    """Operands that go with the rows, copied for the rows of a tile at a time; none where several
+    tiles just share what they read of the rows."""
 
     reads: dict[UOp, tuple[UOp, ...]]  # and the loops they are copied along
     tile: Tile
     panel: int  # tiles along the lane that use a strip
+    block: int = 0  # tiles of rows that a tile of the lane goes through before the next one
 
 
 def _carried_out(facts: Facts, plan: _Plan, width: int, strips: _Strips | None) -> UOp:
@@ -227,6 +236,11 @@ def _carried_out(facts: Facts, plan: _Plan, width: int, strips: _Strips | None) 
         inner = "inner"
         draft.split(tiles, width, inner)
     if strips is not None:
+        row, copies, _ = strips.tile
+        if strips.block:
+            if range_end(row) % copies:
+                draft.tail(row, strips.block * copies, "last rows")
+            draft.split(row, strips.block * copies, "rows of a block")
         draft.move_inside(tiles, plan.rows)
     for read, named in plan.copied.items():
         loops = sorted(named, key=draft.number.__getitem__)
@@ -237,7 +251,7 @@ def _carried_out(facts: Facts, plan: _Plan, width: int, strips: _Strips | None) 
         draft.local([tiles, *loops, inner], read.src[0].arg[0], fills)
         if lane_stride(read, lane) == 1:  # whole rows of the panel are read one after another
             draft.move_inside(fills[0], fills[1:-1])
-    if strips is not None:
+    if strips is not None and strips.reads:
         _cut_strips(draft, strips)
     return draft.sink
 
@@ -271,8 +285,36 @@ def _strips(facts: Facts, plan: _Plan, width: int) -> _Strips | None:
                 continue
             if read.src[0].op is Ops.PARAM and walks_far(facts, read, named, tile):
                 reads[read] = named
-    panel = _panel(facts, plan, width)
-    return _Strips(reads, tile, panel) if reads and panel else None
+    if reads:
+        panel = _panel(facts, plan, width)
+        return _Strips(reads, tile, panel) if panel else None
+    panel = _shared_panel(facts, plan, width)
+    return _Strips(reads, tile, panel, _block(facts, plan, tile)) if panel else None
+
+
+def _block(facts: Facts, plan: _Plan, tile: Tile) -> int:
+    """How many tiles of rows a quarter of the second cache holds; 0 for one. They divide all, so
+    that no more rows are left over."""
+    size = plan.nodes[0].dtype.itemsize
+    tiles = range_end(tile.row) // tile.copies
+    most = facts.capability.l2_bytes // (4 * plan.depth * size * tile.copies)
+    fitting = [n for n in range(2, min(most, tiles - 1) + 1) if tiles % n == 0]
+    return max(fitting, default=0)
+
+
+def _shared_panel(facts: Facts, plan: _Plan, width: int) -> int:
+    """How many tiles of the lane share rows that are read from beyond the second cache; 0 where one
+    is as good. Half of the cache is for their copies."""
+    tiles, near = range_end(plan.lane) // width, facts.capability.l2_bytes
+    far = any(
+        _product(read.open_ranges) * read.dtype.itemsize > _FAR * near
+        for node in plan.nodes
+        for read in reads_of(node.src[:1])
+        if plan.lane not in read.open_ranges
+    )
+    size = plan.depth * width * max(read.dtype.itemsize for read in plan.copied)
+    fitting = [n for n in range(2, tiles // _PANELS + 1) if tiles % n == 0 and 2 * n * size <= near]
+    return max(fitting, default=0) if far else 0
 
 
 def _panel(facts: Facts, plan: _Plan, width: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -194,6 +194,22 @@ def test_operand_that_many_rows_read_is_staged() -> None:
 
 def test_operand_that_fits_into_the_first_cache_is_not_staged() -> None:
     assert "LOCAL" not in chosen(kernels.matmul(16, 64, 16))
+
+
+def test_panels_share_blocks_of_rows_that_come_from_far() -> None:
+    """Panels of two tiles; blocks of two tiles of rows; fewer panels would be too few to share."""
+    small = Target(replace(capability(8), l1_bytes=1 << 12, l2_bytes=1 << 11))
+    for columns, wanted in (
+        (
+            256,
+            "SWAP(0, 1); SPLIT(0, 32); SPLIT(1, 16); SPLIT(3, 12); SWAP(1, 3); LOCAL(3, 2, 5, 2);",
+        ),
+        (240, "SWAP(0, 1); SPLIT(0, 16); LOCAL(3, 2, 1);"),
+    ):
+        kernel = kernels.matmul(300, columns, 8)
+        sink = apply_opts(kernel.sink, small)
+        check(kernel, sink)
+        assert "; ".join(map(str, sink.arg.applied_opts)).startswith(wanted)
 
 
 def test_operand_of_few_rows_is_not_staged() -> None:
