@@ -14,7 +14,7 @@ import itertools
 from morok._core import affine_form, rebuild, toposort
 from morok.codegen.expansion import ungroup_addresses
 from morok.codegen.lanes import element, reduce_alu, splat
-from morok.codegen.transposes import columns_of_squares
+from morok.codegen.transposes import columns_of_squares, every_second
 from morok.dtype import AddrSpace, DType, dtypes
 from morok.ir import Capability, GroupOp, Ops, UOp
 from morok.optimizer import (
@@ -241,6 +241,7 @@ def _group_loads(sink: UOp, capability: Capability) -> UOp:
 
     done: UOp = rebuild(sink, {Ops.VECTORIZE: group})
     columns = columns_of_squares(torn, capability) if len(torn) > 1 else {}
+    columns |= every_second([vector for vector in torn if vector not in columns], capability)
     return done.substitute(columns) if columns else done
 
 

@@ -1,7 +1,12 @@
-"""Strided reads that together are a square of memory: its rows are read, its columns shuffled out.
+"""Strided reads as reads of neighbours and shuffles.
+
+Those that together are a square of memory: its rows are read, its columns shuffled out.
 
 A vector of x[k, 0], x[k, 1], … along k takes a load for each lane. n such vectors at neighbouring
 places are the columns of n rows of n neighbours: n loads and n * log2(n) shuffles of two vectors.
+
+Every second element: two loads of neighbours and a shuffle, which serve both halves if both are
+wanted.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from morok._core import affine_form
 from morok.ir import Capability, Ops, UOp
 from morok.optimizer import index_parts
 
-__all__ = ["columns_of_squares"]
+__all__ = ["columns_of_squares", "every_second"]
 
 _SHUFFLED = 16  # bytes within which shuffles move elements freely
 
@@ -38,6 +43,39 @@ def columns_of_squares(vectors: Iterable[UOp], capability: Capability) -> dict[U
             if len(square) == width:
                 new.update(zip(square, _transposed(_rows(square[0])), strict=True))
     return new
+
+
+def every_second(vectors: Iterable[UOp], capability: Capability) -> dict[UOp, UOp]:
+    """New values for those of some VECTORIZEs of LOADs that take every second element."""
+    at: dict[tuple[object, ...], dict[int, UOp]] = {}
+    for vector in vectors:
+        place = _strided(vector)
+        native = vector.dtype.count in capability.widths(vector.dtype.scalar)
+        if native and place is not None and place[0][2] == 2:
+            at.setdefault(place[0], {})[place[1]] = vector
+    new: dict[UOp, UOp] = {}
+    for found in at.values():
+        for start, vector in sorted(found.items()):
+            if vector in new:
+                continue
+            width, other = vector.dtype.count, found.get(start + 1)
+            # Both halves fill 2 * width elements; one alone ends with the last element it takes.
+            second = width if other is not None else width - 1
+            both = UOp.cat(_neighbours(vector, 0), _neighbours(vector, second))
+            lanes = [2 * i if 2 * i < width else 2 * i + width - second for i in range(width)]
+            new[vector] = both.gep(tuple(lanes))
+            if other is not None:
+                new[other] = both.gep(tuple([lane + 1 for lane in lanes]))
+    return new
+
+
+def _neighbours(vector: UOp, offset: int) -> UOp:
+    """The LOAD of as many elements side by side, `offset` behind the first one of a VECTORIZE."""
+    load = vector.src[0]
+    buffer, position = load.src[1].src
+    dtype = load.dtype.vec(vector.dtype.count)
+    index = UOp(Ops.INDEX, dtype, (buffer, position + offset if offset else position), False)
+    return UOp(Ops.LOAD, dtype, (load.src[0], index))
 
 
 _Place = tuple[tuple[object, ...], int]

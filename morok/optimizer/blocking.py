@@ -13,14 +13,15 @@ shuffles.
 from __future__ import annotations
 
 from morok.errors import OptError
-from morok.ir import AxisType, UOp
+from morok.ir import AxisType, Ops, UOp
 from morok.optimizer.facts import Facts
 from morok.optimizer.opts import Opt, OptOps, replay
 from morok.optimizer.ranges import lane_stride, range_end, reads_of
 
-__all__ = ["block_transposed", "choose_blocking"]
+__all__ = ["block_transposed", "choose_blocking", "square_fills"]
 
 _WIDE = 64  # iterations inside, of squares
+_LEAST, _MOST = 4, 32  # lanes of a vector worth shuffles, and of a row of a copy
 _BLOCKS = (8, 10, 12, 16, 6, 4)  # iterations inside, best first; half a cache line of floats
 
 
@@ -53,6 +54,28 @@ def choose_blocking(facts: Facts, store: UOp) -> tuple[Opt, ...]:
             if rng in read.open_ranges and facts.stride(read, rng) == 1:
                 return _inside(facts, axes, position, read)
     return ()
+
+
+def square_fills(facts: Facts) -> dict[UOp, int]:
+    """The axes of transposed copies near the core that become vectors, and of how many lanes: both
+    those that are written to neighbours and those that are read from them, in squares."""
+    found: dict[UOp, int] = {}
+    for buffer in facts.order:
+        if buffer.op is not Ops.BUFFERIZE or buffer.src[0].op is not Ops.INDEX:
+            continue
+        read = buffer.src[0]
+        *outer, lane = buffer.ended_ranges
+        if read.arg or not facts.usable(lane) or facts.stride(read, lane) in (None, 0, 1):
+            continue
+        width, end = facts.lanes(lane, wide=True), range_end(lane)
+        rows = [
+            rng
+            for rng in outer
+            if facts.usable(rng) and facts.stride(read, rng) == 1 and range_end(rng) % width == 0
+        ]
+        if width >= _LEAST and end % width == 0 and end <= _MOST and len(rows) == 1:
+            found |= {lane: end, rows[0]: width}
+    return found
 
 
 def _inside(facts: Facts, axes: list[UOp], position: int, read: UOp) -> tuple[Opt, ...]:

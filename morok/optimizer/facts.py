@@ -23,6 +23,7 @@ __all__ = ["SHORT_LANE", "Facts", "is_widened", "short_lane"]
 _TRANSCENDENTAL = frozenset(
     {Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TAN, Ops.ERF, Ops.POW}
 )
+_SHUFFLED = 4  # bytes of an element from which on shuffles take it anywhere
 _WIDE_BYTES, _STREAM_BYTES = 64, 32
 SHORT_LANE = 8
 """Iterations below which an axis is no good lane, if another is at hand."""
@@ -144,9 +145,17 @@ class Facts:
             if rng in read.open_ranges:
                 times = self.trips[read]
                 total += times
-                if self.stride(read, rng) in (0, 1) or self._near(read, rng):
+                near = self._near(read, rng) or self._is_half(read, rng)
+                if near or self.stride(read, rng) in (0, 1):
                     good += times
         return 2 * good >= total
+
+    def _is_half(self, read: UOp, lane: UOp) -> bool:
+        """Does a read, asked for always, take every second element? Both halves are shuffled out of
+        the same vectors."""
+        if self.stride(read, lane) != 2 or read.dtype.itemsize < _SHUFFLED:
+            return False
+        return not bool(read.arg)
 
     def _near(self, read: UOp, lane: UOp) -> bool:
         """A loop inside that of the lane walks neighbours: the strided read finds them cached."""

@@ -27,10 +27,11 @@ from collections.abc import Sequence
 
 from morok.errors import OptError
 from morok.ir import AxisType, Capability, Ops, UOp
-from morok.optimizer.blocking import block_transposed
+from morok.optimizer.blocking import block_transposed, square_fills
 from morok.optimizer.broadcast import broadcast_windows
 from morok.optimizer.dots import choose_dots
 from morok.optimizer.facts import Facts
+from morok.optimizer.interleaved import merge_interleaved
 from morok.optimizer.opts import Opt, OptOps, replay
 from morok.optimizer.phases import split_phases
 from morok.optimizer.ranges import range_end, reads_of
@@ -54,7 +55,8 @@ _ABREAST, _PART = 4, 4096  # places, and elements from one to the next
 
 
 _REORDERING = (
-    *(rows_in_output, split_phases, broadcast_windows, tile_image, stage_operand),
+    *(rows_in_output, merge_interleaved, split_phases, broadcast_windows, tile_image),
+    stage_operand,
     *(accumulate_rows, block_transposed, choose_dots),
 )
 
@@ -98,6 +100,8 @@ def choose_opts(facts: Facts) -> list[tuple[Opt, ...]]:
         if not _has_loops(facts, node):
             _choose_sum(facts, node, wanted)
     _fit(facts, wanted)
+    for rng, lanes_of_square in square_fills(facts).items():
+        wanted.setdefault(rng, ((OptOps.UPCAST, 0, lanes_of_square),))
     axes = sorted(wanted, key=lambda rng: rng.arg[0], reverse=True)
     return [
         tuple(Opt(op, rng.arg[0].number + above, amount) for op, above, amount in wanted[rng])

@@ -110,8 +110,11 @@ def extreme(stem: str, dtype: DType, features: frozenset[str]) -> Helper:
     value, symbol = vector_name(dtype), ">" if stem == "max" else "<"
     params = f"{value} a, {value} b"
     if dtype.count == 1:
-        nan = " || a != a" if dtype.kind == "f" else ""
-        return _function(stem, (dtype,), dtype, params, f"return a {symbol} b{nan} ? a : b;")
+        if dtype.kind != "f":
+            return _function(stem, (dtype,), dtype, params, f"return a {symbol} b ? a : b;")
+        # An instruction, and a branch that is hardly ever taken: not one on which is greater.
+        body = f"{value} r = a {symbol} b ? a : b;\nreturn a != a ? a : r;"
+        return _function(stem, (dtype,), dtype, params, body)
     mask = vector_name(mask_of(dtype))
     builtin = _x86_extreme("greater" if stem == "max" else "lesser", dtype, features)
     if builtin is not None:  # gives b if one is NaN: only a needs a look

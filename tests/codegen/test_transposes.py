@@ -69,3 +69,29 @@ def test_compiled(dtype: DType, target: Callable[[], Renderer], shuffle: str) ->
     (built,) = compiled.build([program])
     got = compiled.launch(built, program, kernel.buffers, {})[0]
     np.testing.assert_array_equal(got.reshape(32, 64), kernel.buffers[1].reshape(64, 32).T)
+
+
+def halves(count: int, *, both: bool) -> Kernel:
+    """out[i] = x[2 * i], or the larger one of that and x[2 * i + 1]"""
+    k = Builder(52)
+    i = k.loop(count)
+    out, x = k.param(count, dtypes.float32), k.param(2 * count, dtypes.float32)
+    value = x.at(2 * i)
+    return k.kernel(out.at(i).store(value.maximum(x.at(2 * i + 1)) if both else value, i))
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("both", [False, True])
+def test_every_second_element_is_shuffled_out_of_neighbours(lanes: int, both: bool) -> None:
+    done = devectorized(halves(2 * lanes, both=both), f"UPCAST(0, {lanes})", lanes)
+    loads = nodes(done, Ops.LOAD)
+    assert len(loads) == 2
+    assert all(load.dtype.count == lanes for load in loads)
+    assert len(nodes(done, Ops.GEP)) == 1 + both
+
+
+def test_the_last_vector_of_one_half_ends_with_its_last_element() -> None:
+    k = Builder(53)
+    i = k.loop(8)
+    out, x = k.param(8, dtypes.float32), k.param(15, dtypes.float32)
+    devectorized(k.kernel(out.at(i).store(x.at(2 * i), i)), "UPCAST(0, 8)", 8)

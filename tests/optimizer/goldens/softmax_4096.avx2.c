@@ -73,7 +73,8 @@ static inline f32x2 max_f32x2(f32x2 a, f32x2 b) {
 #ifndef MOROK_MAX_F32
 #define MOROK_MAX_F32
 static inline float max_f32(float a, float b) {
-  return a > b || a != a ? a : b;
+  float r = a > b ? a : b;
+  return a != a ? a : r;
 }
 #endif
 #ifndef MOROK_GREATER_F32X8
