@@ -423,10 +423,14 @@ class LLVMRenderer(LLVMValues):
             f"{name} = private unnamed_addr constant {text}, align 64"
             for text, name in ctx.globals.items()
         ]
-        tail = ["}", *constants, *ctx.declares.values(), "attributes #0 = { nounwind }"]
+        tail = ["}", *constants, *ctx.declares.values(), _ATTRIBUTES]
         tail += ["!0 = !{}", "!1 = !{i32 1}", *_scopes(len(ctx.offsets))]
         return "\n".join([*head, *ctx.lines, *tail, ""])
 
+
+# Registers that are saved on the stack stand at multiples of their size only with a frame pointer:
+# without, half the vectors among them would lie across two lines of the cache.
+_ATTRIBUTES = 'attributes #0 = { nounwind "frame-pointer"="all" }'
 
 # Scratch space is never the memory of a buffer, and its parts lie apart: said so, code generation
 # need not keep reads and writes in order. The numbers stand for the same in every kernel, so that

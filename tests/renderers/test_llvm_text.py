@@ -96,7 +96,7 @@ done0:
   ret void
 }
 @test.c0 = private unnamed_addr constant <8 x float> splat (float 1.5), align 64
-attributes #0 = { nounwind }
+attributes #0 = { nounwind "frame-pointer"="all" }
 !0 = !{}
 !1 = !{i32 1}
 """
