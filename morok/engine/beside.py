@@ -121,12 +121,12 @@ class Helpers:
 
 
 @contextmanager
-def helpers(work: Work, count: int) -> Iterator[Helpers]:
-    """The numbers below `count`, shared with helpers while the block runs: with none where there
-    are too few numbers, or one core, or somebody wants to see what is done."""
+def helpers(work: Work, count: int, wanted: bool = True) -> Iterator[Helpers]:
+    """The numbers below `count`, shared with helpers while the block runs: with none where they are
+    not `wanted`, there are too few numbers, or one core, or somebody wants to see what is done."""
     found = Helpers(count)
     try:
-        if _wanted(count):
+        if wanted and _useful(count):
             with suppress(OSError):  # no memory, too many processes: then without
                 found.start(work, min(worker_count() - 1, count // FEWEST))
         yield found
@@ -140,7 +140,7 @@ def _taken(queue: int) -> int | None:
     return int.from_bytes(piece, "little") if piece else None
 
 
-def _wanted(count: int) -> bool:
+def _useful(count: int) -> bool:
     settings = config.get()
     return (
         FEWEST <= count <= _MOST

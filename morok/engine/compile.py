@@ -73,7 +73,7 @@ def compile_kernels(sinks: Sequence[UOp], device: CpuDevice) -> list[CompiledKer
     compiled, stay usable.
     """
     kernels = []
-    for outcome in compile_all(sinks, device, stop=True):
+    for outcome in compile_all(sinks, device, stop=True, copies=False):
         if isinstance(outcome, Exception):
             raise outcome
         kernels.append(outcome)
@@ -85,11 +85,13 @@ def compile_all(
     device: CpuDevice,
     *,
     stop: bool = False,
+    copies: bool = True,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[CompiledKernel | MorokError]:
     """As `compile_kernels`, with errors in the place of kernels that cannot be lowered or compiled;
-    where the first one that cannot be lowered does not `stop` it. `progress(done, total)` is told
-    how many new kernels are lowered."""
+    where the first one that cannot be lowered does not `stop` it. `copies` of the process may lower
+    some of them: a program that only runs a step never forks unasked. `progress(done, total)` is
+    told how many new kernels are lowered."""
     identity, noopt = device.compiler.identity, config.get().noopt
     with _lock:
         keys = [(s, identity, noopt) for s in sinks]
@@ -102,7 +104,7 @@ def compile_all(
             else:
                 ready[key] = kernel
         if missing:
-            made = _compile([key[0] for key in missing], device, stop, progress)
+            made = _compile([key[0] for key in missing], device, stop, copies, progress)
             for key, outcome in zip(missing, made, strict=True):
                 ready[key] = outcome
                 if isinstance(outcome, CompiledKernel):
@@ -111,7 +113,11 @@ def compile_all(
 
 
 def _compile(
-    sinks: Sequence[UOp], device: CpuDevice, stop: bool, progress: Callable[[int, int], None]
+    sinks: Sequence[UOp],
+    device: CpuDevice,
+    stop: bool,
+    copies: bool,
+    progress: Callable[[int, int], None],
 ) -> list[CompiledKernel | MorokError]:
     with importing():
         from morok.engine.lower import Lowered, lower
@@ -127,7 +133,7 @@ def _compile(
     out: list[CompiledKernel | MorokError] = [_PENDING for _ in sinks]
     lowered: dict[int, Lowered] = {}
     # Helpers first: the building has a thread.
-    with helpers(lower_beside, len(sinks)) as beside, device.building() as building:
+    with helpers(lower_beside, len(sinks), copies) as beside, device.building() as building:
 
         def have(number: int, made: Lowered) -> None:
             lowered[number] = made

@@ -114,6 +114,21 @@ def test_there_are_none_beside_other_threads() -> None:
         thread.join()
 
 
+def test_a_step_makes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only who asks for many computations at once gets copies of his process."""
+    forks: list[int] = []
+    monkeypatch.setattr(beside.Helpers, "start", lambda self, work, count: forks.append(count))
+    x = Tensor(np.arange(60, dtype=np.float32).reshape(6, 10))
+    results = [(x[:, :n] * m).sum(1) for n in range(1, 9) for m in (2, 3)]
+    with config.override(cache_size=0, verify=False, jobs=2):
+        mk.clear_caches()
+        Tensor.realize(*results)
+        assert forks == []
+        mk.clear_caches()
+        mk.compile([(x[:, :n] * m).sum(1) for n in range(1, 9) for m in (2, 3)])
+        assert forks == [1]
+
+
 def test_kernels_are_the_same() -> None:
     def graphs() -> list[tuple[Tensor, ...]]:
         x = Tensor(np.arange(60, dtype=np.float32).reshape(6, 10) % 7)
