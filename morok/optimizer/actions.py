@@ -112,9 +112,16 @@ def merge(sink: UOp, axis: int, other_axis: int) -> UOp:
         all(node.op is Ops.STORE for node in binders) and outer.arg[1] is inner.arg[1],
         f"axes {axis} and {other_axis} are not loops of the output",
     )
-    check_independent(sink, outer)
-    check_independent(sink, inner)
+    filled = [node for node in toposort(sink) if node.op in (Ops.BUFFERIZE, Ops.AFTER)]
+    if not filled or not all(_in_both(node, outer, inner) for node in filled):
+        check_independent(sink, outer)
+        check_independent(sink, inner)
     return merge_ranges(sink, outer, inner)
+
+
+def _in_both(node: UOp, outer: UOp, inner: UOp) -> bool:
+    """Is a local buffer filled for each iteration of both loops, or outside of both?"""
+    return node.op is Ops.BUFFERIZE and (outer in node.open_ranges) == (inner in node.open_ranges)
 
 
 def tail(sink: UOp, axis: int, amount: int) -> UOp:

@@ -151,17 +151,24 @@ def _apart(places: Iterable[UOp], rng: UOp) -> bool:
 def is_one_place(place: UOp, rng: UOp) -> bool:
     """Whether different iterations of `rng` never give one position, whatever else it depends on:
     the terms of the position, smallest step first, are digits of a number of mixed radix."""
-    split = affine_split(place, rng)
-    if split is None or split[0] == 0:
-        return False
     terms, _ = affine_form(place)
+    own = {term for term, _ in terms if rng in term.open_ranges}
+    if own != {rng} and not _are_digits(own, rng):
+        return False
     reached = 0  # how far the terms so far can move the position
     passed = False
     for term, step in sorted(terms, key=lambda entry: abs(entry[1])):
         if term.vmin is None or term.vmax is None:
             return False
-        passed = passed or term is rng
+        passed = passed or term in own
         if passed and abs(step) <= reached:
             return False
         reached += abs(step) * (term.vmax - term.vmin)
     return passed
+
+
+def _are_digits(terms: set[UOp], rng: UOp) -> bool:
+    """Are they rng // k and rng % k, which say what rng is?"""
+    ops = {term.op for term in terms}
+    same = {term.src[1] for term in terms if len(term.src) == 2 and term.src[0] is rng}
+    return ops == {Ops.FLOORDIV, Ops.FLOORMOD} and len(terms) == 2 and len(same) == 1

@@ -42,6 +42,11 @@ def thread_axes(sink: UOp) -> list[int]:
         (kernels.elementwise(7, 16), "THREAD(0)"),
         (kernels.elementwise(1, 13), "THREAD(1)"),
         (kernels.elementwise(5, 24), "MERGE(0, 1); UPCAST(1, 8); THREAD(1)"),
+        # a copy for each image and row, which together are the loop
+        (
+            kernels.convs(3, 2, 4, 8, 3),
+            "SWAP(1, 2); WINDOW(4, 1, 12, 5, 6, 3); MERGE(0, 1); THREAD(1)",
+        ),
         (kernels.matmul(13, 16, 11), "UPCAST(1, 8); THREAD(0)"),
         (kernels.matmul(13, 32, 11), "SWAP(0, 1); SPLIT(0, 8); LOCAL(3, 2, 1); THREAD(0)"),
         (kernels.row_reduce(9, 37, ReduceOp.ADD), "TAIL(1, 8); UPCAST(1, 8); THREAD(0)"),
