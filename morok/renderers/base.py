@@ -34,6 +34,7 @@ __all__ = [
     "base_buffer",
     "ends_threads",
     "is_position",
+    "lane_pairs",
     "shifts_within",
     "splat_value",
 ]
@@ -167,7 +168,7 @@ class Context(Rendering):
         self.taken: set[str] = set()  # names of definitions and loop counters
         self.prelude: dict[str, str] = {}  # definitions in front of the kernel, by name
         self.types: dict[tuple[DType, bool], str] = {}  # names of types that are defined
-        self.pairs = _pairs(self.ops)
+        self.pairs = lane_pairs(self.ops)
         used = [_operands(op, self.pairs) for op in self.ops]
         uses = Counter(itertools.chain.from_iterable(used))
         self.inline = _inline_candidates(self.ops, used, uses)
@@ -273,7 +274,7 @@ def _inline_candidates(
     return chosen
 
 
-def _pairs(ops: tuple[UOp, ...]) -> set[UOp]:
+def lane_pairs(ops: tuple[UOp, ...]) -> set[UOp]:
     """The CATs of two vectors of one type of which lanes are picked, several at a time, and nothing
     else is done with them: a shuffle of the two, which never stand together."""
     picks = {op for op in ops if op.op is Ops.GEP and len(op.arg) > 1 and op.src[0].op is Ops.CAT}

@@ -18,6 +18,7 @@ from morok.ir import AxisType, Ops, UOp
 from morok.renderers.base import base_buffer, ends_threads, splat_value
 from morok.renderers.c import FEATURES, c_capability
 from morok.renderers.llvm_context import LLVMContext, Spare
+from morok.renderers.llvm_metadata import aliases, scopes, turns, weights
 from morok.renderers.llvm_registers import Cell, cell_of, may_be_empty
 from morok.renderers.llvm_types import constant, ir_type, memory_type, suffix, zero
 from morok.renderers.llvm_values import LLVMValues
@@ -168,9 +169,7 @@ class LLVMRenderer(LLVMValues):
         ctx.access(writes=False)
         if gate is None:
             address = self._address(ctx, index)
-            value = ctx.emit(
-                f"load {kind}, ptr {address}, align {align}{_aliases(ctx, index)}", "x"
-            )
+            value = ctx.emit(f"load {kind}, ptr {address}, align {align}{aliases(ctx, index)}", "x")
         elif gate.dtype.count > 1:
             value = self._masked_load(ctx, node, gate, kind, align)
         else:
@@ -203,7 +202,7 @@ class LLVMRenderer(LLVMValues):
         )
         place = ctx.pure(f"select i1 {truth}, ptr {address}, ptr {spare.name}")
         place = self._offset(ctx, place, element, offset - spare.first)
-        value = ctx.emit(f"load {kind}, ptr {place}, align {align}{_aliases(ctx, index)}", "x")
+        value = ctx.emit(f"load {kind}, ptr {place}, align {align}{aliases(ctx, index)}", "x")
         if fixed:
             return value
         other = self._in_memory(ctx, alt)
@@ -222,7 +221,7 @@ class LLVMRenderer(LLVMValues):
             (ir_type(gate.dtype), self._mask(ctx, gate, node.dtype)),
             (kind, alt),
         )
-        return ctx.emit(call + _aliases(ctx, node.src[1]), "x")
+        return ctx.emit(call + aliases(ctx, node.src[1]), "x")
 
     def _mask(self, ctx: LLVMContext, gate: UOp, dtype: DType) -> str:
         """The lanes of a gate, for an access of vectors of `dtype`.
@@ -277,7 +276,7 @@ class LLVMRenderer(LLVMValues):
                 ("i32", str(align)),
                 (ir_type(gate.dtype), self._mask(ctx, gate, dtype)),
             )
-            ctx.line(call + _aliases(ctx, index))
+            ctx.line(call + aliases(ctx, index))
             ctx.access(writes=True)
             return
         address = self._address(ctx, index)
@@ -285,7 +284,7 @@ class LLVMRenderer(LLVMValues):
         if streamed and self._streams(dtype):
             self._stream(ctx, kind, stored, address, dtype.itemsize, align)
         else:
-            ctx.line(f"store {kind} {stored}, ptr {address}, align {align}{_aliases(ctx, index)}")
+            ctx.line(f"store {kind} {stored}, ptr {address}, align {align}{aliases(ctx, index)}")
             ctx.access(writes=True)
 
     def _streams(self, dtype: DType) -> bool:
@@ -296,12 +295,13 @@ class LLVMRenderer(LLVMValues):
     def _stream(
         self, ctx: LLVMContext, kind: str, value: str, address: str, size: int, align: int
     ) -> None:
-        """A store that bypasses the cache where the address allows."""
+        """A store that bypasses the cache where the address allows, as almost all do: said so, the
+        other way is no part of the loop's code."""
         number = ctx.fresh("")
         place = ctx.pure(f"ptrtoint ptr {address} to i64")
         low = ctx.pure(f"and i64 {place}, {size - 1}")
         whole = ctx.pure(f"icmp eq i64 {low}, 0")
-        ctx.line(f"br i1 {whole}, label %stream{number}, label %plain{number}")
+        ctx.line(f"br i1 {whole}, label %stream{number}, label %plain{number}{weights(ctx, 1000)}")
         ctx.start_block(f"stream{number}")
         ctx.line(f"store {kind} {value}, ptr {address}, align {size}, !nontemporal !1")
         ctx.line(f"br label %stored{number}")
@@ -360,7 +360,8 @@ class LLVMRenderer(LLVMValues):
             ctx.lines[line] = f"  {name} = phi {kind} {sources}"
         more = ctx.emit(f"icmp ne i64 {following}, {frame.end}", "more")
         done = frame.label.replace("loop", "done")
-        ctx.line(f"br i1 {more}, label %{frame.label}, label %{done}")
+        often = turns(ctx, loop, frame.times)
+        ctx.line(f"br i1 {more}, label %{frame.label}, label %{done}{often}")
         ctx.close_scope()
         ctx.start_block(done)
         if frame.guarded:
@@ -424,46 +425,15 @@ class LLVMRenderer(LLVMValues):
             for text, name in ctx.globals.items()
         ]
         tail = ["}", *constants, *ctx.declares.values(), _ATTRIBUTES]
-        tail += ["!0 = !{}", "!1 = !{i32 1}", *_scopes(len(ctx.offsets))]
+        tail += ["!0 = !{}", "!1 = !{i32 1}"]
+        tail += [f"!{number} = {text}" for number, text in ctx.metadata.items()]
+        tail += scopes(len(ctx.offsets))
         return "\n".join([*head, *ctx.lines, *tail, ""])
 
 
 # Registers that are saved on the stack stand at multiples of their size only with a frame pointer:
 # without, half the vectors among them would lie across two lines of the cache.
 _ATTRIBUTES = 'attributes #0 = { nounwind "frame-pointer"="all" }'
-
-# Scratch space is never the memory of a buffer, and its parts lie apart: said so, code generation
-# need not keep reads and writes in order. The numbers stand for the same in every kernel, so that
-# kernels can share a module.
-_DOMAIN, _SCOPE, _LIST, _OTHERS = 2, 3, 40, 100
-_MOST_LOCALS = 30
-
-
-def _scopes(count: int) -> list[str]:
-    """The metadata of a kernel with so many DEFINE_LOCALs."""
-    if not 0 < count <= _MOST_LOCALS:
-        return []
-    lines = [f"!{_DOMAIN} = distinct !{{!{_DOMAIN}}}"]
-    for i in range(count):
-        lines.append(f"!{_SCOPE + i} = distinct !{{!{_SCOPE + i}, !{_DOMAIN}}}")
-        lines.append(f"!{_LIST + i} = !{{!{_SCOPE + i}}}")
-    for i in range(count + 1):
-        others = ", ".join([f"!{_SCOPE + k}" for k in range(count) if k != i])
-        lines.append(f"!{_OTHERS + count * (_MOST_LOCALS + 1) + i} = !{{{others}}}")
-    return lines
-
-
-def _aliases(ctx: LLVMContext, index: UOp) -> str:
-    """What an access says of the memory that it touches and that it does not."""
-    count = len(ctx.offsets)
-    buffer = base_buffer(index.src[0])
-    if not 0 < count <= _MOST_LOCALS or buffer.op is Ops.DEFINE_REG:
-        return ""
-    others = _OTHERS + count * (_MOST_LOCALS + 1)
-    if buffer.op is not Ops.DEFINE_LOCAL:
-        return f", !noalias !{others + count}"
-    number = list(ctx.offsets).index(buffer)
-    return f", !alias.scope !{_LIST + number}, !noalias !{others + number}"
 
 
 def _conjuncts(gate: UOp) -> Iterator[UOp]:

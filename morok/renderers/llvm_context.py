@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from morok.dtype import dtypes
 from morok.ir import UOp
-from morok.renderers.base import Rendering, is_position
+from morok.renderers.base import Rendering, is_position, lane_pairs
 from morok.renderers.llvm_registers import Cell, Joins, constant_registers, find_joins
 
 __all__ = ["LLVMContext", "Spare"]
@@ -57,9 +57,11 @@ class LLVMContext(Rendering):
         self.entry: list[str] = []  # memory on the stack
         self.declares: dict[str, str] = {}
         self.globals: dict[str, str] = {}  # constant -> its name
+        self.metadata: dict[int, str] = {}  # by number, which means the same in every kernel
         self.block = "entry"
         self.accesses = 0  # to memory, of those that are compared with one another
         self.registers = constant_registers(self.ops)
+        self.pairs = lane_pairs(self.ops)
         self.joins: dict[UOp, Joins] = find_joins(self.ops, self.registers)
         self.cells: dict[Cell, str] = {}
         self.spares: dict[tuple[str, ...], list[Spare]] = {}

@@ -87,6 +87,8 @@ class LLVMValues:
 
     def value(self, ctx: LLVMContext, node: UOp) -> None:
         """Computes an ALU op, conversion or vector op."""
+        if node in ctx.pairs:
+            return
         method = _VALUES.get(node.op)
         if method is None or (node.op is Ops.MULACC and Ops.MULACC not in self.capability.ops):
             ctx.values[node] = ctx.fail(f"LLVM IR has no {node.op.name}", node)
@@ -369,6 +371,9 @@ class LLVMValues:
                 return self.operand(ctx, scalar)
             value = self.operand(ctx, vector)
             return ctx.pure(f"extractelement {kind} {value}, i64 {node.arg[0]}")
+        if vector in ctx.pairs:  # joined first, they would be one value too large for a register
+            a, b = (self.operand(ctx, part) for part in vector.src)
+            return _shuffle(ctx, ir_type(vector.src[0].dtype), a, b, node.arg)
         return _shuffle(ctx, kind, self.operand(ctx, vector), "poison", node.arg)
 
     def _cat(self, ctx: LLVMContext, node: UOp) -> str:

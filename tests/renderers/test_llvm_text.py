@@ -234,6 +234,28 @@ def test_accesses_that_are_compared_with_one_another_are_few() -> None:
     assert parts == [64, 36]
 
 
+def test_lanes_of_two_vectors_are_picked_without_joining_them() -> None:
+    """A vector that no register holds would be taken apart again, lane by lane."""
+    a, b = (at(param(1, 16), 8 * k, 8).load() for k in range(2))
+    both = UOp(Ops.CAT, F32.vec(16), (a, b))
+    lanes = ((0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15))
+    picked = [UOp(Ops.GEP, F32.vec(8), (both,), of) for of in lanes]
+    stores = [at(param(0, 16), 8 * k, 8).store(value) for k, value in enumerate(picked)]
+    assert "<16 x float>" not in text(*stores)
+    data = np.arange(16, dtype=np.float32)
+    sink = UOp(Ops.SINK, dtypes.void, tuple(stores), KernelInfo("test"))
+    got = run(sink, np.zeros(16, np.float32), data)[0]
+    assert (got == data[[*lanes[0], *lanes[1]]]).all()
+
+
+@pytest.mark.parametrize(("count", "weight"), [(2, 1), (9, 8), (31, 30), (32, None), (400, None)])
+def test_loops_that_turn_rarely_say_so(count: int, weight: int | None) -> None:
+    i = loop(count, 0)
+    code = text(at(param(0, count), i).store(1.0, i))
+    assert ("!prof" in code) == (weight is not None)
+    assert weight is None or f'!{{!"branch_weights", i32 {weight}, i32 1}}' in code
+
+
 def test_streaming_stores() -> None:
     i = loop(8, 0)
     value = at(param(1, 64), i * 8, 8).load() * 2.0
