@@ -140,6 +140,8 @@ def _jobs(work: Any, shapes: Iterable[Sequence[Any]] | None) -> list[Any]:
     if shapes is None:
         if callable(work):
             fail(ArgumentError, "compile: a function needs the shapes of its arguments")
+        if isinstance(work, Tensor) or not isinstance(work, Iterable):
+            fail(ArgumentError, "compile: graphs come in a list, even if it is one")
         graphs = []
         for number, each in enumerate(work):
             graph = [*each] if isinstance(each, list | tuple) else [each]
@@ -147,15 +149,28 @@ def _jobs(work: Any, shapes: Iterable[Sequence[Any]] | None) -> list[Any]:
                 fail(ArgumentError, f"compile: graph {number} is no Tensor, nor several")
             graphs.append(graph)
         return graphs
-    wanted = [tuple(map(_form, arguments)) for arguments in shapes]
+    wanted = [tuple(map(_form, _listed(arguments))) for arguments in _listed(shapes)]
     functions = [work] * len(wanted) if callable(work) else [*work]
     if len(functions) != len(wanted):
         fail(
             ArgumentError,
             f"compile: {len(functions)} functions and shapes for {len(wanted)} of them",
         )
-    traced: dict[Any, Any] = {f: f if isinstance(f, Function) else function(f) for f in functions}
-    return [Compiled(traced[f], forms) for f, forms in zip(functions, wanted, strict=True)]
+    # By identity: an object that can be called need not have a hash.
+    traced: dict[int, Any] = {
+        id(f): f if isinstance(f, Function) else function(f) for f in functions
+    }
+    return [Compiled(traced[id(f)], forms) for f, forms in zip(functions, wanted, strict=True)]
+
+
+def _listed(shapes: Any) -> Any:
+    """`shapes`, or the arguments of a call, if they can be gone through."""
+    if isinstance(shapes, Tensor) or not isinstance(shapes, Iterable):
+        fail(
+            ArgumentError,
+            f"compile: {shapes!r} is no list of arguments: shapes are given as [((3, 4), …), …]",
+        )
+    return shapes
 
 
 def _form(argument: Any) -> Form:
@@ -163,9 +178,10 @@ def _form(argument: Any) -> Form:
     if isinstance(argument, Tensor):
         return Form(argument.shape, argument.dtype)
     shape, dtype = argument, None
-    if len(argument) == 2 and isinstance(argument[1], DType):
+    if isinstance(argument, list | tuple) and [type(x) for x in argument[1:]] == [DType]:
         shape, dtype = argument
-    if not all(isinstance(n, int) and n >= 0 for n in shape):
+    whole = isinstance(shape, list | tuple) and all(isinstance(n, int) and n >= 0 for n in shape)
+    if not whole:
         fail(ArgumentError, f"compile: {argument!r} is neither a shape, nor one and a dtype")
     return Form(tuple(shape), dtype or default_float())
 

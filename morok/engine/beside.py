@@ -78,7 +78,7 @@ class Helpers:
         far, but a second at least."""
         deadline = 2 * monotonic() - self._began + _PATIENCE
         while self._missing and self._pipes and monotonic() < deadline:
-            select.select([*self._pipes], [], [], deadline - monotonic())
+            select.select([*self._pipes], [], [], max(deadline - monotonic(), 0.0))
             yield from self.answers()
 
     def left(self) -> list[int]:
@@ -88,23 +88,36 @@ class Helpers:
     def start(self, work: Work, helpers: int) -> None:
         """Fork helpers that do `work`; None is no answer."""
         self._queue, full = os.pipe()
-        # The last first: the backward pass costs most, and long ones should not begin late.
-        for number in reversed(self._missing):
-            os.write(full, number.to_bytes(_NUMBER, "little"))
-        os.close(full)
+        os.set_blocking(full, False)  # a user with many pipes gets short ones: an OSError, then
+        try:
+            # The last first: the backward pass costs most, and long ones should not begin late.
+            for number in reversed(self._missing):
+                os.write(full, number.to_bytes(_NUMBER, "little"))
+        finally:
+            os.close(full)
         for _ in range(helpers):
             source, target = os.pipe()
-            with suppress(OSError):
-                fcntl.fcntl(target, fcntl.F_SETPIPE_SZ, _PIPE)
+            self._pipes[source] = bytearray()
+            try:
+                with suppress(OSError):
+                    fcntl.fcntl(target, fcntl.F_SETPIPE_SZ, _PIPE)
+                self._fork(self._queue, target, work)
+            finally:
+                os.close(target)
+
+    def _fork(self, queue: int, target: int, work: Work) -> None:
+        """Start a helper. No signal interrupts parent or child before each knows what it is."""
+        allowed = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
             with warnings.catch_warnings():
                 # Python may warn where there are other threads (NumPy's, say): helpers need none.
                 warnings.simplefilter("ignore")
                 child = os.fork()
             if child == 0:
-                _help(self._queue, target, work)
-            os.close(target)
+                _help(queue, target, [*self._pipes], work, allowed)
             self._children.append(child)
-            self._pipes[source] = bytearray()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, allowed)
 
     def stop(self) -> None:
         """End them."""
@@ -152,16 +165,26 @@ def _useful(count: int) -> bool:
     )
 
 
-def _help(queue: int, target: int, work: Work) -> None:
-    """What a helper does: it never returns, and leaves nothing of its parent's undone."""
+def _help(
+    queue: int, target: int, answers: list[int], work: Work, allowed: set[signal.Signals | int]
+) -> None:
+    """What a helper does: it never returns, and leaves nothing of its parent's undone. It ends when
+    nobody can read its answers any more. `answers` are the reading ends of all helpers' pipes,
+    `allowed` the signals that the parent did not block."""
     code = 1
     try:
         gc.disable()  # which would touch, and so copy, all there is
+        for number in signal.valid_signals():
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_DFL)  # the parent's handlers are about the parent
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
-        while (number := _taken(queue)) is not None:
-            answer = work(number)
+        signal.pthread_sigmask(signal.SIG_SETMASK, allowed)
+        for pipe in answers:
+            os.close(pipe)
+        while (taken := _taken(queue)) is not None:
+            answer = work(taken)
             if answer is not None:
-                text = marshal.dumps((number, answer))
+                text = marshal.dumps((taken, answer))
                 data = len(text).to_bytes(_HEAD, "little") + text
                 while data:
                     data = data[os.write(target, data) :]

@@ -162,7 +162,8 @@ class Building:
                 self._over = True
                 self._waiting.clear()
                 self._changed.notify()
-            thread.join()
+            if thread.is_alive():  # an interrupted start: it has nothing to do when it begins
+                thread.join()
 
     def _work(self) -> None:
         """Compile what is waiting until it is over."""

@@ -14,8 +14,7 @@ import hashlib
 import importlib.util
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -74,7 +73,8 @@ class LLVMCompiler:
     def identity(self) -> str:
         """Equal identities compile equal texts to equal code: part of every cache key."""
         target = self.target
-        return "|".join(("llvm", self._file, target.triple, target.cpu, target.features))
+        facts = ("llvm", f"O{_LEVEL}", self._file, target.triple, target.cpu, target.features)
+        return "|".join(facts)
 
     def compile(self, sources: Sequence[str]) -> bytes:
         """An object's bytes, all sources being one module; see `compile_units`."""
@@ -92,24 +92,29 @@ class LLVMCompiler:
         waiting = iter(range(len(texts)))
 
         def work(machine: int) -> None:
-            for i in waiting:
-                try:
-                    results[i] = self._emit(texts[i], machine)
-                except Exception as error:
-                    results[i] = error
+            try:
+                for i in waiting:
+                    try:
+                        results[i] = self._emit(texts[i], machine)
+                    except Exception as error:
+                        results[i] = error
+            finally:
+                self._machines.append(machine)  # not before: nobody else may use it meanwhile
 
         workers = min(worker_count(), len(texts))
-        with _lock, self._target_machines(workers) as machines, span("compile", f"{workers} jobs"):
-            threads = [Thread(target=work, args=(machine,)) for machine in machines[1:]]
-            for thread in threads:
-                thread.start()
+        with _lock, span("compile", f"{workers} jobs"):
+            first, *others = self._target_machines(workers)
+            threads = [Thread(target=work, args=(machine,)) for machine in others]
             try:
-                work(machines[0])
+                for thread in threads:
+                    thread.start()
+                work(first)
             finally:
                 for _ in waiting:  # after an interruption nobody starts another
                     pass
                 for thread in threads:
-                    thread.join()
+                    if thread.is_alive():
+                        thread.join()
         objects = []
         for result in results:
             if isinstance(result, Exception):
@@ -123,16 +128,11 @@ class LLVMCompiler:
     def _llvm(self) -> Mapping[str, ctypes._NamedFuncPointer]:
         return _functions(self._path)
 
-    @contextmanager
-    def _target_machines(self, count: int) -> Iterator[list[int]]:
-        """Target machines that nobody else uses."""
+    def _target_machines(self, count: int) -> list[int]:
+        """Target machines that nobody else uses, until they are given back."""
         while len(self._machines) < count:
             self._machines.append(self._new_machine())
-        taken = [self._machines.pop() for _ in range(count)]
-        try:
-            yield taken
-        finally:
-            self._machines += taken
+        return [self._machines.pop() for _ in range(count)]
 
     def _new_machine(self) -> int:
         llvm, target = self._llvm, self.target

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -112,6 +115,74 @@ def test_there_are_none_beside_other_threads() -> None:
     finally:
         over.set()
         thread.join()
+
+
+def test_a_short_queue_is_no_queue_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users with many pipes get pipes of a page."""
+    real = os.pipe
+
+    def short() -> tuple[int, int]:
+        ends = real()
+        fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, 4096)
+        return ends
+
+    monkeypatch.setattr(beside.os, "pipe", short)
+    with config.override(jobs=2, verify=False), beside.helpers(fails, 3000) as shared:
+        ours = []
+        while (number := shared.take()) is not None:
+            ours.append(number)
+        found = dict(shared.late_answers())
+        assert shared._children == []
+        assert sorted([*ours, *found, *shared.left()]) == [*range(3000)]
+
+
+def said(script: str) -> str:
+    """What is written by a process and all that it leaves behind."""
+    process = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert process.stderr == ""
+    return process.stdout
+
+
+START = """
+import os, signal, time
+from morok import config
+from morok.engine import beside
+def work(number):
+    time.sleep(0.01)
+    os.write(1, b".")
+    return number, "x" * 100_000
+config.set(jobs=3, verify=False)
+"""
+
+
+def test_helpers_end_with_their_parent() -> None:
+    lonely = """
+with beside.helpers(work, 64) as shared:
+    assert len(shared._children) == 2
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert len(said(START + lonely)) < 32
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_signals_find_either_a_helper_or_its_parent(name: str) -> None:
+    """One that comes while a process is copied must not have the copy go on as its parent."""
+    interrupted = f"""
+def stop(number, frame):
+    raise KeyboardInterrupt
+signal.signal(signal.{name}, stop)
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.{name}))
+try:
+    with beside.helpers(work, 24) as shared:
+        found = dict(shared.late_answers())
+        found.update(dict.fromkeys(shared.left()))
+        assert len(found) == 24
+finally:
+    os.write(1, b"over")
+"""
+    assert said(START + interrupted).replace(".", "") == "over"
 
 
 def test_a_step_makes_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -163,11 +164,30 @@ def test_other_arguments_are_refused() -> None:
         (([3],), "graph 0"),
         (([[]],), "graph 0"),
         ((lambda x: x, [((2, -1),)]), "neither a shape"),
+        ((lambda x: x, [(2,)]), "neither a shape"),
+        ((lambda x: x, [(numbers(2),)]), "neither a shape"),
+        ((lambda x: x, [2]), "no list of arguments"),
+        ((lambda x: x, [Tensor(numbers(2))]), "no list of arguments"),
+        ((lambda x: x, 2), "no list of arguments"),
+        ((Tensor(numbers(2)),), "come in a list"),
+        ((None,), "come in a list"),
     ],
 )
 def test_mistakes(arguments: tuple, says: str) -> None:
     with pytest.raises(ArgumentError, match=says):
         mk.compile(*arguments)
+
+
+def test_what_is_called_needs_no_hash() -> None:
+    @dataclass
+    class Scaled:
+        by: int
+
+        def __call__(self, x: Tensor) -> Tensor:
+            return x * self.by
+
+    (call,) = mk.compile(Scaled(3), [((4,),)])
+    assert call(Tensor(numbers(4))).tolist() == (numbers(4) * 3).tolist()
 
 
 class Terminal(io.StringIO):

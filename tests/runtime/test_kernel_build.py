@@ -20,6 +20,7 @@ from morok.runtime import (
     ExecutionPlan,
     Kernel,
     KernelSource,
+    build,
     build_kernels,
 )
 
@@ -244,3 +245,27 @@ def test_a_forked_child_builds(counting, cache):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert result(build_kernels([setting(131)], counting, cache)[0]) == 131
     assert counting.units == [1]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_interruption_while_the_thread_starts(counting, cache, monkeypatch, begun):
+    """It is what the caller hears of, and the thread does not wait for ever."""
+    threads = []
+
+    class Interrupted(threading.Thread):
+        def start(self) -> None:
+            threads.append(self)
+            if begun:
+                super().start()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(build, "Thread", Interrupted)
+    with (
+        config.override(jobs=2),
+        pytest.raises(KeyboardInterrupt),
+        build.Building(counting, cache) as building,
+    ):
+        building.add(setting(71))
+    assert [thread.is_alive() for thread in threads] == [False]
+    monkeypatch.undo()
+    assert [result(k) for k in build_kernels([setting(71)], counting, cache)] == [71]

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from morok.runtime import (
     LLVMCompiler,
     build_kernels,
 )
+from morok.runtime import llvm as llvm_module
 
 pytest.importorskip("llvmlite")
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,6 +132,42 @@ def test_eight_threads_compile_at_once(llvm: LLVMCompiler, cache: DiskCache) -> 
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_an_interruption_while_threads_start(
+    llvm: LLVMCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever runs by then is over before anybody else may use its target machine."""
+    working: set[int] = set()
+    real = llvm._emit
+
+    def emit(text: str, machine: int) -> bytes:
+        assert machine not in working
+        working.add(machine)
+        time.sleep(0.02)
+        made = real(text, machine)
+        working.remove(machine)
+        return made
+
+    class Interrupted(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            if self.name == "third":
+                raise KeyboardInterrupt
+
+    names = iter(["first", "second", "third", "fourth"])
+
+    def thread(target: Callable[..., None], args: tuple[int]) -> threading.Thread:
+        return Interrupted(target=target, args=args, name=next(names))
+
+    monkeypatch.setattr(llvm, "_emit", emit)
+    units = [[adding(n).text] for n in range(9)]
+    with monkeypatch.context() as patched, config.override(jobs=5):
+        patched.setattr(llvm_module, "Thread", thread)
+        with pytest.raises(KeyboardInterrupt):
+            llvm.compile_units(units)
+        assert not working
+    assert all(llvm.compile_units(units))
 
 
 def test_fork_while_compiling(llvm: LLVMCompiler, cache: DiskCache) -> None:
