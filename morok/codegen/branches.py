@@ -53,7 +53,7 @@ def skip_sums(sink: UOp) -> UOp:
     for node in order:
         for source in node.src:
             users[source].append(node)
-    skipped: dict[UOp, UOp] = {}
+    asked: dict[UOp, UOp] = {}  # inner loops before outer ones
     certain: dict[UOp, UOp] = {}
     for node in order:
         if node.op is not Ops.END or not _only_sums(node):
@@ -65,13 +65,17 @@ def skip_sums(sink: UOp) -> UOp:
         needed = fold(lambda a, b: a | b, conditions)
         if not needed.open_ranges or not set(needed.open_ranges) <= set(node.open_ranges):
             continue  # else it is asked in an inner loop
-        rng = node.src[1]
-        end = needed.where(rng.src[0], UOp.const(rng.src[0].dtype, 0))
-        skipped[rng] = UOp(Ops.RANGE, rng.dtype, (end, *rng.src[1:]), rng.arg)
+        asked[node.src[1]] = needed
         first = _first_values(node)
         for choice, condition in choices.items():
-            if condition is needed and first.get(memory_of(choice.src[1].src[1])) is choice.src[2]:
-                certain[choice] = choice.src[1]
+            goes_on = first.get(memory_of(choice.src[1].src[1])) is choice.src[2]
+            if condition is needed and goes_on and _same_for_all_lanes(choice.src[0]):
+                certain[choice] = choice.src[1].substitute(certain)
+    skipped: dict[UOp, UOp] = {}
+    for rng, needed in reversed(asked.items()):
+        # What is asked may count a loop that is skipped itself.
+        end = needed.substitute(skipped).where(rng.src[0], UOp.const(rng.src[0].dtype, 0))
+        skipped[rng] = UOp(Ops.RANGE, rng.dtype, (end, *rng.src[1:]), rng.arg)
     return sink.substitute(certain).substitute(skipped) if skipped else sink
 
 
@@ -154,6 +158,13 @@ def _scalar(condition: UOp) -> UOp | None:
         return fold(lambda a, b: a & b, parts) if parts else None
     same = condition.op is Ops.VECTORIZE and len(set(condition.src)) == 1
     return condition.src[0] if same else None
+
+
+def _same_for_all_lanes(condition: UOp) -> bool:
+    """Is that (`_scalar`) all that a condition says?"""
+    if condition.op is Ops.AND:
+        return all(map(_same_for_all_lanes, condition.src))
+    return condition.dtype.count == 1 or _scalar(condition) is not None
 
 
 def branch_around(sink: UOp, capability: Capability) -> UOp:

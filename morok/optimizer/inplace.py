@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from morok._core import region, toposort
 from morok.ir import Ops, UOp
-from morok.optimizer.legality import LOOPS, binders_of, loop_axis, require
+from morok.optimizer.legality import LOOPS, axis_number, binders_of, loop_axis, require
 from morok.optimizer.ranges import (
     flat_index,
     memory_of,
@@ -57,6 +57,11 @@ def inplace(sink: UOp, axis: int) -> UOp:
         and [rng.vmax for rng in own] == [rng.vmax for rng in buffer.ended_ranges]
         and set(buffer.open_ranges) == set(store.ended_ranges).difference(own),
         "the buffer is no row of the output",
+    )
+    inside = min(map(axis_number, own))
+    require(
+        all(axis_number(rng) < inside for rng in buffer.open_ranges),
+        "the buffer is filled again while the output is written",
     )
     (flat,) = simplify_all([flat_index(place)])
     require(all(is_one_place(flat, rng) for rng in store.ended_ranges), "a place is written twice")

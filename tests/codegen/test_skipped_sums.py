@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from morok.codegen import get_program
 from morok.dtype import dtypes
@@ -117,3 +118,32 @@ def test_conditions_of_which_none_follows_from_another_are_all_asked() -> None:
     kernel = taps(lambda i, r: (i + r) % 2 < 1)
     assert skipped(kernel, "UPCAST(0, 2)") == 1
     assert asked(kernel, "UPCAST(0, 2)") == 2
+
+
+def test_lanes_that_a_condition_leaves_out_are_asked_when_the_rest_of_it_holds() -> None:
+    """y + r >= 2 says whether the loop runs, x + r >= 2 which of its lanes count"""
+    k = Builder(6)
+    y, x, r, c = k.loop(6), k.loop(8), k.red(3), k.red(7)
+    out, values = k.param(48), k.param(6 * 7 * 3 * 8)
+    total = values.at(((y * 7 + c) * 3 + r) * 8 + x).reduce(ReduceOp.ADD, c)
+    inside = (y + r >= 2) & (x + r >= 2)
+    kept = inside.where(total, 0.0).reduce(ReduceOp.ADD, r)
+    kernel = k.kernel(out.at(y * 8 + x).store(kept, y, x))
+    assert skipped(kernel, "UPCAST(1, 8)") == 1
+    assert asked(kernel, "UPCAST(1, 8)") == 1
+
+
+@pytest.mark.parametrize("op", [ReduceOp.ADD, ReduceOp.MAX])
+def test_sums_that_are_left_out_of_sums_that_are_left_out(op: ReduceOp) -> None:
+    """What an inner loop is asked for counts the loop around it, which is asked for itself"""
+    k = Builder(7)
+    i, r, s, c = k.loop(9), k.red(3), k.red(4), k.red(5)
+    out, x = k.param(9), k.param(9 * 5 * 3 * 4)
+    left_out = UOp.const(dtypes.float32, op.identity(dtypes.float32))
+    total = x.at(((i * 5 + c) * 3 + r) * 4 + s).reduce(op, c)
+    for condition, rng in ((i + r + s >= 4) & (s < 3), s), (i + r >= 2, r):
+        total = condition.where(total, left_out).reduce(op, rng)
+    value = ((i >= 1) & (i < 7)).where(total, left_out)
+    kernel = k.kernel(out.at(8 + -i).store(value, i))
+    assert skipped(kernel) == 3
+    assert skipped(kernel, "UPCAST(0, 3)") >= 1

@@ -69,6 +69,17 @@ def test_a_row_read_elsewhere_while_the_output_is_written() -> None:
         opted(kernel, "INPLACE(1)")
 
 
+def test_a_row_that_is_filled_again_within_a_loop_along_it() -> None:
+    """for j: for i: for f: e[f] = x[i, f]; out[i, j] = g(e[j]): twice g, the second time"""
+    b = Builder()
+    j, i, f = b.loop(8), b.loop(4), b.loop(8)
+    out, x = b.param(32), b.param(32)
+    row = (x.at(i * 8 + f) * 2.0).bufferize(f, opts=LOCAL)
+    kernel = b.kernel(out.at(i * 8 + j).store(row.at(j) * 3.0, j, i))
+    with pytest.raises(OptError, match="filled again while the output is written"):
+        opted(kernel, "INPLACE(2)")
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(OptError, match="fills no local buffer"):
         opted(kernels.softmax(4, 16), "INPLACE(1)")
