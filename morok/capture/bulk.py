@@ -59,12 +59,9 @@ class Compiled:
 
     def trace(self) -> list[Tensor]:
         """The results for arguments that hold nothing yet."""
-        state = generator.state()
-        try:
+        with generator.apart():
             stand_ins = [_stand_in(form) for form in self.forms]
             return list(flatten(self._function.results_of(*stand_ins)).tensors)
-        finally:
-            generator.restore(state)
 
     def compiled_to(self, planned: Planned | None) -> Compiled:
         """This, with the plan of its calls."""

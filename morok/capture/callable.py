@@ -275,11 +275,10 @@ def _trace(
     a write is a FunctionError."""
     others = {id(t): (t, t.uop) for t in all_tensors() if isinstance(t, Tensor)}
     grads = [t.grad for t in tensors]
-    state = generator.state()
     notes = tracing.Tracing(place_of(function))
     entry = {id(t): i for i, t in enumerate(tensors)}
     try:
-        with tracing.trace_into(notes), _stand_ins(tensors) as placed:
+        with generator.apart(), tracing.trace_into(notes), _stand_ins(tensors) as placed:
             result = function(*args, **kwargs)
             out = flatten(result)
             results = [(entry.get(id(t), -1), t.uop, t._rg) for t in out.tensors]
@@ -287,7 +286,6 @@ def _trace(
             grads_after = [t.grad for t in tensors]
             leaves = {u for t in tensors for u in _later_leaves(t)}
     finally:
-        generator.restore(state)
         hidden = notes.write_back({*others} - {*entry})
         for tensor, grad in zip(tensors, grads, strict=True):
             tensor.grad = grad

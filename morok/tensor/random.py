@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Self
 
 from morok import engine
@@ -29,10 +30,17 @@ from morok.tensor.tracing import tracing
 _WORD = 0xFFFFFFFF
 
 
+class _Apart(threading.local):
+    """The first counter not yet given out where a thread draws apart."""
+
+    counter: int | None = None
+
+
 class _Generator:
     """The seed's key and the first counter not yet given out."""
 
     def __init__(self, seed: int) -> None:
+        self._apart = _Apart()
         self.lock = held_at_fork(threading.Lock())
         self.seed(seed)
 
@@ -51,8 +59,13 @@ class _Generator:
         with self.lock:
             if self.key is None:
                 self.key = memory.number(dtypes.uint64, self.value)
-            first, key = self.counter, self.key
-            self.counter = (first + count) & ((1 << 64) - 1)
+            key, apart = self.key, self._apart.counter
+            first = self.counter if apart is None else apart
+            after = (first + count) & ((1 << 64) - 1)
+            if apart is None:
+                self.counter = after
+            else:
+                self._apart.counter = after
         start = memory.number(dtypes.uint64, first)
         notes = tracing()
         if notes is not None:
@@ -74,6 +87,17 @@ class _Generator:
                 state = state_after(state, event)
             self._go_on(state)
         return out
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """What this thread draws in the block uses up nothing: not for itself, and other threads,
+        which go on drawing, get no number twice."""
+        before = self._apart.counter
+        self._apart.counter = self.counter if before is None else before
+        try:
+            yield
+        finally:
+            self._apart.counter = before
 
     def state(self) -> tuple[int, int]:
         """The seed, and the first counter not yet given out."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,6 +82,34 @@ def test_random_numbers_are_not_used_up() -> None:
     (call,) = mk.compile(lambda x: Tensor.rand(4) + x, [((4,),)])
     assert call(Tensor(numbers(4))).tolist() == expected
     assert call(Tensor(numbers(4))).tolist() != expected
+
+
+@pytest.mark.parametrize("traced", [lambda f: mk.compile(f, [((4,),)]), lambda f: mk.function(f)])
+def test_other_threads_get_no_random_number_twice(traced: Callable[..., object]) -> None:
+    """While a function is traced, others draw."""
+    drawn: list[Tensor] = []
+    begun, over = threading.Event(), threading.Event()
+
+    def draw() -> None:
+        begun.wait()
+        drawn.append(Tensor.rand(4))
+        over.set()
+
+    def work(x: Tensor) -> Tensor:
+        begun.set()
+        over.wait()
+        return x + Tensor.rand(4)
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    call = traced(work)
+    if not isinstance(call, list):
+        drawn.append(call(Tensor(numbers(4))) - Tensor(numbers(4)))
+    thread.join()
+    drawn.append(Tensor.rand(4))
+    values = [tuple(tensor.tolist()) for tensor in drawn]
+    assert len(values) >= 2
+    assert len({*values}) == len(values)
 
 
 def test_values_that_need_no_kernel() -> None:
