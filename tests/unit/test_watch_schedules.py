@@ -45,7 +45,7 @@ def test_a_report_reads_as_a_table() -> None:
     head, kernel, total = str(seen[0]).splitlines()
     assert head.split() == ["kernel", "us", "flops", "read", "written"]
     assert kernel.split()[0] == seen[0].kernels[0].name
-    assert kernel.split()[2:] == ["150", "k", "120", "kB", "120", "kB"]
+    assert kernel.split()[2:] == ["151", "k", "120", "kB", "120", "kB"]
     assert total.split()[:2] == ["1", "kernels"]
     assert "peak" in total
 
