@@ -241,6 +241,34 @@ def _written(m: Maker) -> list[Tensor]:
     return [p, v]
 
 
+def _left_out(m: Maker) -> list[Tensor]:
+    """Sums of sums that conditions on places leave out, lane by lane or a whole loop at a time."""
+    sizes = [m.size(8) for _ in range(5)]
+    x = m.tensor(*sizes)
+    if m.chance():
+        x = x * m.tensor(*(n if m.chance() else 1 for n in sizes))
+    for axes in range(4, 1, -1):
+        x = x.max(axes) if m.chance(0.2) else x.sum(axes)
+        if m.chance(0.7):
+            x = _inside(m, sizes[:axes]).where(x, 0.0 if m.chance(0.8) else 1.5)
+    return [x]
+
+
+def _inside(m: Maker, sizes: list[int]) -> Tensor:
+    """A condition on one or two places, or two of them."""
+    found = None
+    for _ in range(m.rng.choice((1, 1, 2))):
+        total = Tensor([0])
+        for axis in m.rng.sample(range(len(sizes)), m.rng.choice((1, 2))):
+            place = [sizes[axis] if k == axis else 1 for k in range(len(sizes))]
+            total = total + Tensor.arange(sizes[axis]).reshape(*place) * m.rng.choice((1, 1, 2, -1))
+        limit = m.rng.randint(-3, 8)
+        here = total < limit if m.chance() else total >= limit
+        found = here if found is None else (found & here if m.chance(0.85) else found | here)
+    assert found is not None
+    return found.expand(*sizes)
+
+
 FAMILIES: tuple[Callable[[Maker], list[Tensor]], ...] = (
     _matmul,
     _matmul,
@@ -258,6 +286,8 @@ FAMILIES: tuple[Callable[[Maker], list[Tensor]], ...] = (
     _attention,
     _indexed,
     _written,
+    _left_out,
+    _left_out,
 )
 
 
