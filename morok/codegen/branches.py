@@ -18,7 +18,7 @@ from functools import reduce as fold
 from morok._core import rebuild_together, toposort
 from morok.dtype import AddrSpace, dtypes
 from morok.ir import Capability, GroupOp, Ops, UOp
-from morok.optimizer import memory_of
+from morok.optimizer import conjuncts, memory_of
 
 __all__ = ["PURE", "branch_around", "inside_branches", "skip_sums"]
 
@@ -120,18 +120,12 @@ def _choices(end: UOp, users: dict[UOp, list[UOp]]) -> dict[UOp, UOp]:
 
 def _weakest(conditions: Iterable[UOp]) -> list[UOp]:
     """Of some conditions those without which others may hold: a & b says nothing beside a."""
-    terms = {condition: frozenset(_conjuncts(condition)) for condition in conditions}
+    terms = {condition: frozenset(conjuncts(condition)) for condition in conditions}
     return [
         condition
         for condition, own in terms.items()
         if not any(other < own for other in terms.values())
     ]
-
-
-def _conjuncts(condition: UOp) -> list[UOp]:
-    if condition.op is Ops.AND:
-        return [term for source in condition.src for term in _conjuncts(source)]
-    return [condition]
 
 
 def _first_values(end: UOp) -> dict[UOp, UOp]:

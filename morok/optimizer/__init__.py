@@ -6,7 +6,7 @@ from morok import config
 from morok.ir import KernelInfo, Renderer, UOp
 from morok.optimizer.accumulate import accumulates
 from morok.optimizer.facts import short_lane
-from morok.optimizer.guards import guard_of
+from morok.optimizer.guards import conjuncts, guard_of
 from morok.optimizer.heuristic import tune
 from morok.optimizer.opts import (
     MAX_INSTANCES,
@@ -46,6 +46,7 @@ __all__ = [
     "apply_opt",
     "apply_opts",
     "bound_ranges",
+    "conjuncts",
     "flat_index",
     "guard_of",
     "has_known_end",

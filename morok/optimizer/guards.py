@@ -10,7 +10,7 @@ from functools import reduce as fold
 from morok._core import affine_form
 from morok.ir import Ops, UOp
 
-__all__ = ["guard_of", "stays_inside"]
+__all__ = ["conjuncts", "guard_of", "stays_inside"]
 
 _Terms = tuple[tuple[UOp, int], ...]
 
@@ -31,7 +31,7 @@ def guard_of(flat: UOp, valid: UOp, size: int) -> UOp | None:
 
         a[i - r] * b[2 * r + p], padded where i < r or 2 * r + p > 6: each is guarded by its own
     """
-    parts = _conjuncts(valid)
+    parts = conjuncts(valid)
     used, inside = _bound_by(flat, parts, size)
     if not inside or len(used) == len(parts):
         return valid
@@ -40,7 +40,7 @@ def guard_of(flat: UOp, valid: UOp, size: int) -> UOp | None:
 
 def stays_inside(flat: UOp, valid: UOp | None, size: int) -> bool:
     """Is position `flat` seen to be in 0 … size - 1 wherever `valid` holds (None: always)?"""
-    return _bound_by(flat, [] if valid is None else _conjuncts(valid), size)[1]
+    return _bound_by(flat, [] if valid is None else conjuncts(valid), size)[1]
 
 
 def _bound_by(flat: UOp, parts: list[UOp], size: int) -> tuple[list[UOp], bool]:
@@ -98,7 +98,7 @@ def _most(value: _Terms, weights: tuple[int, ...], limit: int) -> int:
     return math.floor(total - cost)
 
 
-def _conjuncts(condition: UOp) -> list[UOp]:
+def conjuncts(condition: UOp) -> list[UOp]:
     """The parts of which all must hold, in order."""
     parts: list[UOp] = []
     stack = [condition]

@@ -7,7 +7,7 @@ import pytest
 
 from morok import Tensor
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 # images, channels, results, side, taps, stride, padding
 _CASES = [
@@ -24,6 +24,8 @@ _CASES = [
 
 @pytest.mark.parametrize("case", _CASES)
 def test_gradient_of_strided_windows(case: tuple[int, ...]) -> None:
+    import torch
+
     n, channels, results, side, taps, stride, padding = case
     make = np.random.default_rng(0).standard_normal
     x = make((n, channels, side, side), dtype=np.float32)
